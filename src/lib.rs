@@ -1,0 +1,1 @@
+//! The orchestrator's core: knows hosts, models, plans and deployments; nothing of screens.

@@ -1,0 +1,1 @@
+//! The engine that runs one stage of a model, and the API the head answers.
