@@ -1,1 +1,23 @@
 //! What orchestrator and workers say to each other. No sockets here: bytes in, values out.
+//!
+//! - [`frame`]: the data plane between stages; a fixed header, a row table, a payload.
+//! - [`payload`]: what frames carry besides hidden states.
+//! - [`assignment`]: what the orchestrator tells a worker at its start, and what it answers.
+//! - [`telemetry`]: what a deployment says of itself while it runs.
+//! - [`api`]: the requests and responses of the HTTP API on the head.
+
+pub mod api;
+pub mod assignment;
+pub mod frame;
+pub mod payload;
+pub mod telemetry;
+
+/// The worker's exit statuses that the orchestrator tells apart.
+pub mod exit {
+    /// Stopped as asked.
+    pub const DONE: i32 = 0;
+    /// Failed; the last report on stdout says why.
+    pub const FAILED: i32 = 1;
+    /// The assignment or the command line is invalid.
+    pub const USAGE: i32 = 2;
+}
