@@ -1,1 +1,6 @@
 //! The engine that runs one stage of a model, and the API the head answers.
+
+pub mod engine;
+pub mod head;
+pub mod net;
+pub mod stage;
