@@ -3,4 +3,6 @@
 pub mod engine;
 pub mod head;
 pub mod net;
+pub mod run;
+pub mod service;
 pub mod stage;

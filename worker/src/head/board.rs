@@ -1,11 +1,9 @@
 //! The head's notice board: the state that the scheduler writes and the API reads.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use tokio::sync::broadcast;
-use windlass_wire::telemetry::{HeadEvent, HeadStatus, StageTelemetry};
+use windlass_wire::telemetry::{HeadStatus, StageTelemetry};
 
 use super::handle::SubmitError;
 use crate::net::link::Sent;
@@ -13,19 +11,15 @@ use crate::stage::stats::Stats;
 
 /// Requests that may wait.
 pub const MAX_WAITING: u32 = 1024;
-/// Events kept for a controller that comes later.
-const RING: usize = 256;
 
 /// State of the deployment.
 pub struct Board {
     inner: Mutex<Inner>,
-    events: broadcast::Sender<HeadEvent>,
 }
 
 struct Inner {
     status: HeadStatus,
     began: Instant,
-    ring: VecDeque<HeadEvent>,
     own: Option<(Arc<Stats>, Option<Arc<Sent>>, StageTelemetry)>,
     stopping: bool,
 }
@@ -33,9 +27,7 @@ struct Inner {
 impl Board {
     /// With the fixed parts of the status; `stages` one entry each.
     pub fn new(status: HeadStatus) -> Self {
-        let inner =
-            Inner { status, began: Instant::now(), ring: VecDeque::new(), own: None, stopping: false };
-        Self { inner: Mutex::new(inner), events: broadcast::channel(RING).0 }
+        Self { inner: Mutex::new(Inner { status, began: Instant::now(), own: None, stopping: false }) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -79,29 +71,5 @@ impl Board {
     /// Takes no more requests.
     pub fn stop(&self) {
         self.lock().stopping = true;
-    }
-
-    /// Publishes an event and keeps it for later readers.
-    pub fn publish(&self, event: HeadEvent) {
-        {
-            let mut inner = self.lock();
-            if !matches!(event, HeadEvent::Status(_)) {
-                if inner.ring.len() == RING {
-                    inner.ring.pop_front();
-                }
-                inner.ring.push_back(event.clone());
-            }
-        }
-        let _ = self.events.send(event);
-    }
-
-    /// Events from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<HeadEvent> {
-        self.events.subscribe()
-    }
-
-    /// Kept events, oldest first.
-    pub fn recent(&self) -> Vec<HeadEvent> {
-        self.lock().ring.iter().cloned().collect()
     }
 }

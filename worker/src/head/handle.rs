@@ -1,194 +1,240 @@
-//! What the API holds of the head: submit, watch, cancel by dropping.
+//! What the API knows of the head: a handle to submit sequences and to read its state.
+//!
+//! Plain types and a queue; must not know HTTP, stages or tensors.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::mpsc::Sender;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 use windlass_wire::payload::{Sampled, Sampling};
 use windlass_wire::telemetry::{HeadEvent, HeadStatus};
 
-use super::board::Board;
-use super::scheduler::Message;
+/// Recent events that are kept for those who come later.
+const RING: usize = 256;
 
-/// A request in token ids.
-#[derive(Clone, Debug)]
-pub struct Submission {
-    /// Prompt, at least one token.
-    pub prompt: Vec<u32>,
-    /// How to sample.
-    pub sampling: Sampling,
-    /// Most tokens to generate, at least one.
-    pub max_tokens: u32,
-    /// Tokens that end the sequence when sampled.
-    pub eog: Vec<u32>,
+/// What the head takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Tokens a sequence may have, prompt and answer together.
+    pub context: u32,
+    /// Size of the vocabulary.
+    pub vocab: u32,
 }
 
-/// Why a request was not taken.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum SubmitError {
-    /// Prompt and answer do not fit the context.
-    #[error("prompt and answer need {tokens} tokens; this deployment holds {max} a sequence")]
-    TooLong {
-        /// Tokens asked for.
-        tokens: u64,
-        /// Tokens a sequence may have.
-        max: u32,
-    },
-    /// The prompt has no tokens, or one outside the vocabulary.
-    #[error("{0}")]
-    Invalid(String),
-    /// A stage is lost.
-    #[error("{0}")]
-    Degraded(String),
-    /// Too many wait already.
-    #[error("too many requests wait already")]
-    Overloaded,
-    /// The head is stopping.
-    #[error("the server is stopping")]
-    Stopping,
+/// A sequence to compute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Submission {
+    /// Token ids, at least one.
+    pub prompt: Vec<u32>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
+    /// Most tokens to generate, at least one; prompt and these fit the context.
+    pub max_tokens: u32,
+    /// Tokens that end the sequence when sampled; they are not sent as [`TokenEvent::Token`].
+    pub eog: Vec<u32>,
 }
 
 /// Why a sequence ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinishReason {
-    /// This end-of-generation token was sampled; it is not among the tokens given out.
+    /// This end token was sampled.
     Eog(u32),
     /// `max_tokens` were generated.
     Length,
 }
 
-/// Where a sequence's time went.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// How long a sequence took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequenceTimings {
-    /// From arrival to admission.
+    /// From submission until its prefill began.
     pub queue: Duration,
-    /// From admission to the first token.
+    /// From then until the first token.
     pub prefill: Duration,
     /// From the first to the last token.
     pub decode: Duration,
-    /// Prompt tokens.
+    /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Tokens generated.
+    /// Tokens generated, the end token included.
     pub tokens: u32,
     /// Prompt tokens that needed no computing.
     pub cached_tokens: u32,
 }
 
-/// What a sequence gives out.
-#[derive(Clone, Debug)]
+/// What happens to a sequence. After `Finished` or `Failed` nothing comes.
+#[derive(Clone, Debug, PartialEq)]
 pub enum TokenEvent {
-    /// A token.
+    /// A token was sampled.
     Token {
         /// The token.
         token: Sampled,
-        /// When the head had it.
+        /// When the head received it.
         at: Instant,
     },
-    /// The end; nothing follows.
+    /// The sequence is complete.
     Finished {
         /// Why.
         reason: FinishReason,
-        /// Its timings.
+        /// How long it took.
         timings: SequenceTimings,
     },
-    /// The sequence was lost; nothing follows.
+    /// The sequence cannot be completed.
     Failed {
-        /// One sentence.
+        /// One sentence for the client.
         message: String,
     },
 }
 
-/// A running sequence. Dropping it cancels and frees its blocks on all stages.
+/// Why a sequence is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SubmitError {
+    /// Prompt and answer do not fit.
+    #[error("the prompt and the answer need {tokens} tokens; a sequence may have {max}")]
+    TooLong {
+        /// Tokens asked for.
+        tokens: u32,
+        /// Most tokens.
+        max: u32,
+    },
+    /// A stage is lost.
+    #[error("the deployment is degraded: {0}")]
+    Degraded(String),
+    /// Too many sequences wait.
+    #[error("too many requests wait for room; try again later")]
+    Overloaded,
+    /// The head ends.
+    #[error("the server is stopping")]
+    Stopping,
+}
+
+/// A sequence that is being computed. Dropping it cancels the sequence.
 #[derive(Debug)]
 pub struct Generation {
-    /// Its tokens.
+    /// Its tokens, then its end.
     pub events: mpsc::UnboundedReceiver<TokenEvent>,
-    _cancel: Cancel,
+    admitted: Arc<OnceLock<Instant>>,
 }
 
-#[derive(Debug)]
-struct Cancel {
-    seq: u32,
-    head: Sender<Message>,
-}
-
-impl Drop for Cancel {
-    fn drop(&mut self) {
-        // After its end this is a message about an unknown sequence, which is ignored.
-        let _ = self.head.send(Message::Cancel(self.seq));
+impl Generation {
+    /// When prefill began; `None` while the sequence waits.
+    pub fn admitted(&self) -> Option<Instant> {
+        self.admitted.get().copied()
     }
 }
 
-/// Fixed bounds of the deployment.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Tokens a sequence may have.
-    pub context: u32,
-    /// Tokens in the vocabulary.
-    pub vocab: u32,
+/// The scheduler's end of a [`Generation`].
+#[derive(Debug)]
+pub struct Pending {
+    /// What to compute.
+    pub submission: Submission,
+    /// Where its events go; `closed()` resolves when the [`Generation`] was dropped.
+    pub events: mpsc::UnboundedSender<TokenEvent>,
+    /// To be set when prefill begins.
+    pub admitted: Arc<OnceLock<Instant>>,
+    /// When it was submitted.
+    pub submitted: Instant,
 }
 
-/// A cheap handle on the head.
+/// Takes a sequence into the scheduler's queue, or says why not. Must not block.
+pub type Accept = dyn Fn(Pending) -> Result<(), SubmitError> + Send + Sync;
+
+struct Inner {
+    limits: Limits,
+    accept: Box<Accept>,
+    status: watch::Receiver<HeadStatus>,
+    ring: Mutex<VecDeque<HeadEvent>>,
+    events: broadcast::Sender<HeadEvent>,
+}
+
+/// Access to the head; cheap to clone.
 #[derive(Clone)]
 pub struct HeadHandle {
-    head: Sender<Message>,
-    next: Arc<AtomicU32>,
-    board: Arc<Board>,
-    limits: Limits,
+    inner: Arc<Inner>,
 }
 
 impl HeadHandle {
-    /// Over a scheduler's channel and board. Tests put a made-up scheduler there.
-    pub fn new(head: Sender<Message>, board: Arc<Board>, limits: Limits) -> Self {
-        Self { head, next: Arc::new(AtomicU32::new(1)), board, limits }
+    /// A handle whose sequences go to `accept` and whose state is what `status` holds.
+    pub fn from_parts(
+        limits: Limits,
+        status: watch::Receiver<HeadStatus>,
+        accept: Box<Accept>,
+    ) -> Self {
+        let (events, _) = broadcast::channel(RING);
+        Self {
+            inner: Arc::new(Inner {
+                limits,
+                accept,
+                status,
+                ring: Mutex::new(VecDeque::with_capacity(RING)),
+                events,
+            }),
+        }
     }
 
-    /// Queues a request.
+    /// Starts a sequence.
     pub fn submit(&self, submission: Submission) -> Result<Generation, SubmitError> {
-        if submission.prompt.is_empty() || submission.max_tokens == 0 {
-            return Err(SubmitError::Invalid("the prompt is empty".into()));
+        let tokens = u32::try_from(submission.prompt.len())
+            .unwrap_or(u32::MAX)
+            .saturating_add(submission.max_tokens);
+        if tokens > self.inner.limits.context {
+            return Err(SubmitError::TooLong {
+                tokens,
+                max: self.inner.limits.context,
+            });
         }
-        if let Some(id) = submission.prompt.iter().find(|id| **id >= self.limits.vocab) {
-            return Err(SubmitError::Invalid(format!("token {id} is outside the vocabulary of {}", self.limits.vocab)));
-        }
-        let tokens = submission.prompt.len() as u64 + u64::from(submission.max_tokens);
-        if tokens > u64::from(self.limits.context) {
-            return Err(SubmitError::TooLong { tokens, max: self.limits.context });
-        }
-        self.board.admission()?;
-        let seq = self.next.fetch_add(1, Relaxed);
         let (sender, events) = mpsc::unbounded_channel();
-        self.head
-            .send(Message::Submit { seq, submission: Box::new(submission), events: sender, arrived: Instant::now() })
-            .map_err(|_| SubmitError::Stopping)?;
-        Ok(Generation { events, _cancel: Cancel { seq, head: self.head.clone() } })
+        let admitted = Arc::new(OnceLock::new());
+        (self.inner.accept)(Pending {
+            submission,
+            events: sender,
+            admitted: admitted.clone(),
+            submitted: Instant::now(),
+        })?;
+        Ok(Generation { events, admitted })
     }
 
-    /// The deployment's state now.
+    /// The state now.
     pub fn status(&self) -> HeadStatus {
-        self.board.status()
+        self.inner.status.borrow().clone()
+    }
+
+    /// What the head takes.
+    pub fn limits(&self) -> Limits {
+        self.inner.limits
     }
 
     /// Events from now on.
     pub fn events(&self) -> broadcast::Receiver<HeadEvent> {
-        self.board.subscribe()
+        self.inner.events.subscribe()
     }
 
-    /// The latest events, oldest first; bounded.
+    /// Recent events, oldest first.
     pub fn recent(&self) -> Vec<HeadEvent> {
-        self.board.recent()
+        self.ring().iter().cloned().collect()
     }
 
-    /// Fixed bounds.
-    pub fn limits(&self) -> Limits {
-        self.limits
+    /// Recent events and all later ones, none twice and none missing.
+    pub fn follow(&self) -> (Vec<HeadEvent>, broadcast::Receiver<HeadEvent>) {
+        let ring = self.ring();
+        (ring.iter().cloned().collect(), self.events())
     }
 
-    /// Ends the scheduler.
-    pub fn stop(&self) {
-        let _ = self.head.send(Message::Shutdown);
+    /// Tells an event to all who listen, and keeps it.
+    pub fn publish(&self, event: HeadEvent) {
+        let mut ring = self.ring();
+        if ring.len() == RING {
+            ring.pop_front();
+        }
+        ring.push_back(event.clone());
+        // Nobody listening is no failure.
+        let _ = self.inner.events.send(event);
+    }
+
+    fn ring(&self) -> MutexGuard<'_, VecDeque<HeadEvent>> {
+        self.inner
+            .ring
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

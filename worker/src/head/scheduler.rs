@@ -10,13 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Instant;
 
-use tokio::sync::mpsc::UnboundedSender;
 use windlass_wire::frame::{FrameType, Header, RowEntry};
 use windlass_wire::payload::{Admit, Sampled, decode_sampled};
 use windlass_wire::telemetry::{HeadEvent, StageTelemetry};
 
 use super::board::Board;
-use super::handle::{Submission, TokenEvent};
+use super::handle::{Pending, TokenEvent};
 use super::links::Links;
 use super::sequence::{Batch, Ended, Sequence, Sequences};
 use crate::engine::sample::Sampler;
@@ -28,18 +27,7 @@ use crate::stage::stats::Stats;
 /// What can happen to the head.
 pub enum Message {
     /// A request.
-    Submit {
-        /// Its sequence number.
-        seq: u32,
-        /// What is asked.
-        submission: Box<Submission>,
-        /// Where its tokens go.
-        events: UnboundedSender<TokenEvent>,
-        /// When it came.
-        arrived: Instant,
-    },
-    /// Nobody waits for this sequence any more.
-    Cancel(u32),
+    Submit(Box<Pending>),
     /// From the last stage.
     Tokens(Frame),
     /// Counters of a stage.
@@ -66,6 +54,9 @@ pub enum Message {
     Shutdown,
 }
 
+/// Where events go.
+pub type Publish = Box<dyn Fn(HeadEvent) + Send>;
+
 /// The head's loop and what it owns.
 pub struct Scheduler<C> {
     compute: C,
@@ -77,8 +68,10 @@ pub struct Scheduler<C> {
     samplers: HashMap<u32, Sampler>,
     epoch: u32,
     step: u64,
+    next_seq: u32,
     degraded: bool,
     board: Arc<Board>,
+    publish: Publish,
     stats: Arc<Stats>,
     hidden: Vec<f32>,
     logits: Vec<f32>,
@@ -92,6 +85,7 @@ impl<C: Compute> Scheduler<C> {
         kv_blocks: u32,
         batch_rows: u32,
         board: Arc<Board>,
+        publish: Publish,
         stats: Arc<Stats>,
     ) -> Self {
         let lanes = links.as_ref().map_or(1, |l| l.stages() + 1) as u16;
@@ -103,8 +97,10 @@ impl<C: Compute> Scheduler<C> {
             samplers: HashMap::new(),
             epoch: 1,
             step: 0,
+            next_seq: 0,
             degraded: false,
             board,
+            publish,
             stats,
             hidden: Vec::new(),
             logits: Vec::new(),
@@ -146,21 +142,14 @@ impl<C: Compute> Scheduler<C> {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Submit { seq, submission, events, arrived } => {
+            Message::Submit(pending) => {
                 if self.degraded {
-                    let reason = self.board.status().reason.unwrap_or_default();
-                    let _ = events.send(TokenEvent::Failed { message: reason });
+                    let message = self.board.status().reason.unwrap_or_default();
+                    let _ = pending.events.send(TokenEvent::Failed { message });
                     return;
                 }
-                self.sequences.push(seq, Sequence::new(*submission, events, arrived));
-            }
-            Message::Cancel(seq) => {
-                if let Some((ended, held)) = self.sequences.cancel(seq) {
-                    if held {
-                        self.free(seq);
-                    }
-                    self.record(&ended);
-                }
+                self.next_seq += 1;
+                self.sequences.push(self.next_seq, Sequence::new(*pending));
             }
             Message::Tokens(frame) => self.tokens_frame(&frame),
             Message::Telemetry(report) => self.board.update(|status| {
@@ -187,13 +176,19 @@ impl<C: Compute> Scheduler<C> {
         if self.degraded {
             return false;
         }
+        for (ended, held) in self.sequences.sweep() {
+            if held {
+                self.free(ended.seq);
+            }
+            self.record(&ended);
+        }
         while let Some((seq, sequence)) = self.sequences.admit(Instant::now()) {
-            let sampling = sequence.submission.sampling.clone();
+            let sampling = sequence.pending.submission.sampling.clone();
             let penalised = sampling.repetition_penalty != 1.0;
             let admit = Admit {
                 seq,
                 max_positions: sequence.positions(),
-                prompt: if penalised { sequence.submission.prompt.clone() } else { Vec::new() },
+                prompt: if penalised { sequence.pending.submission.prompt.clone() } else { Vec::new() },
                 sampling,
             };
             self.admit(&admit);
@@ -223,11 +218,8 @@ impl<C: Compute> Scheduler<C> {
         self.step += 1;
         self.board.update(|status| status.prompt_tokens += u64::from(batch.prompt_rows));
         let Some(links) = &mut self.links else {
-            let samplers = &mut self.samplers;
             let tokens =
-                sample_rows(&mut self.compute, batch.rows.iter().copied(), &self.hidden, &mut self.logits, |seq| {
-                    samplers.get_mut(&seq)
-                })?;
+                sample_rows(&mut self.compute, &batch.rows, &self.hidden, &mut self.logits, &mut self.samplers)?;
             self.stats.step(batch.rows.len(), began.elapsed());
             let rows: Vec<RowEntry> = batch.rows.iter().copied().filter(RowEntry::samples).collect();
             self.tokens(&rows, tokens);
@@ -314,7 +306,7 @@ impl<C: Compute> Scheduler<C> {
         }
         let requests = self.fail_all(&message);
         self.new_epoch();
-        self.board.publish(HeadEvent::StageLost {
+        (self.publish)(HeadEvent::StageLost {
             stage,
             host,
             reason: reason.to_owned(),
@@ -346,7 +338,7 @@ impl<C: Compute> Scheduler<C> {
 
     fn record(&self, ended: &Ended) {
         let t = &ended.timings;
-        self.board.publish(HeadEvent::Request {
+        (self.publish)(HeadEvent::Request {
             id: ended.seq.to_string(),
             outcome: ended.outcome.into(),
             prompt_tokens: t.prompt_tokens,

@@ -4,22 +4,18 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use tokio::sync::mpsc::UnboundedSender;
 use windlass_wire::frame::RowEntry;
 use windlass_wire::payload::Sampled;
 
-use super::handle::{FinishReason, SequenceTimings, Submission, TokenEvent};
+use super::handle::{FinishReason, Pending, SequenceTimings, TokenEvent};
 
 /// Positions in a KV block.
 pub const BLOCK: u32 = 32;
 
 /// One request on its way.
 pub struct Sequence {
-    /// What was asked.
-    pub submission: Submission,
-    events: UnboundedSender<TokenEvent>,
-    arrived: Instant,
-    admitted: Option<Instant>,
+    /// What was asked, and by whom.
+    pub pending: Pending,
     first: Option<Instant>,
     last: Option<Instant>,
     /// Prompt positions already sent through the stages.
@@ -63,12 +59,9 @@ pub struct Sequences {
 
 impl Sequence {
     /// A request as it arrives.
-    pub fn new(submission: Submission, events: UnboundedSender<TokenEvent>, arrived: Instant) -> Self {
+    pub fn new(pending: Pending) -> Self {
         Self {
-            submission,
-            events,
-            arrived,
-            admitted: None,
+            pending,
             first: None,
             last: None,
             fed: 0,
@@ -80,7 +73,7 @@ impl Sequence {
 
     /// Positions it may come to hold: the last token is never fed.
     pub fn positions(&self) -> u32 {
-        self.submission.prompt.len() as u32 + self.submission.max_tokens - 1
+        self.pending.submission.prompt.len() as u32 + self.pending.submission.max_tokens - 1
     }
 
     fn blocks(&self) -> u32 {
@@ -92,11 +85,12 @@ impl Sequence {
             (Some(a), Some(b)) => b.saturating_duration_since(a),
             _ => std::time::Duration::ZERO,
         };
+        let admitted = self.pending.admitted.get().copied();
         SequenceTimings {
-            queue: between(Some(self.arrived), self.admitted),
-            prefill: between(self.admitted, self.first),
+            queue: between(Some(self.pending.submitted), admitted),
+            prefill: between(admitted, self.first),
             decode: between(self.first, self.last),
-            prompt_tokens: self.submission.prompt.len() as u32,
+            prompt_tokens: self.pending.submission.prompt.len() as u32,
             tokens: self.generated,
             cached_tokens: 0,
         }
@@ -135,8 +129,8 @@ impl Sequences {
     pub fn admit(&mut self, now: Instant) -> Option<(u32, &Sequence)> {
         let need = self.waiting.front()?.1.blocks();
         self.blocks_free = self.blocks_free.checked_sub(need)?;
-        let (seq, mut sequence) = self.waiting.pop_front()?;
-        sequence.admitted = Some(now);
+        let (seq, sequence) = self.waiting.pop_front()?;
+        let _ = sequence.pending.admitted.set(now);
         Some((seq, self.active.entry(seq).or_insert(sequence)))
     }
 
@@ -149,13 +143,13 @@ impl Sequences {
                 continue;
             }
             if let Some(id) = sequence.ready.take() {
-                let pos = sequence.submission.prompt.len() as u32 + sequence.generated - 1;
+                let pos = sequence.pending.submission.prompt.len() as u32 + sequence.generated - 1;
                 batch.rows.push(RowEntry { seq, pos, flags: RowEntry::SAMPLE });
                 batch.ids.push(id);
             }
         }
         for (&seq, sequence) in &mut self.active {
-            let prompt = &sequence.submission.prompt;
+            let prompt = &sequence.pending.submission.prompt;
             let room = self.max_rows - batch.rows.len();
             let chunk = prompt.iter().enumerate().skip(sequence.fed).take(room);
             for (pos, &id) in chunk {
@@ -174,7 +168,7 @@ impl Sequences {
         let lane = self.lightest_lane();
         let sequence = self.active.get_mut(&seq)?;
         let id = token.id;
-        let eog = sequence.submission.eog.contains(&id);
+        let eog = sequence.pending.submission.eog.contains(&id);
         sequence.last = Some(now);
         if sequence.first.is_none() {
             sequence.first = Some(now);
@@ -182,11 +176,11 @@ impl Sequences {
         }
         if !eog {
             sequence.generated += 1;
-            let _ = sequence.events.send(TokenEvent::Token { token, at: now });
+            let _ = sequence.pending.events.send(TokenEvent::Token { token, at: now });
         }
         let reason = if eog {
             FinishReason::Eog(id)
-        } else if sequence.generated >= sequence.submission.max_tokens {
+        } else if sequence.generated >= sequence.pending.submission.max_tokens {
             FinishReason::Length
         } else {
             sequence.ready = Some(id);
@@ -194,19 +188,31 @@ impl Sequences {
         };
         let sequence = self.remove(seq)?;
         let timings = sequence.timings();
-        let _ = sequence.events.send(TokenEvent::Finished { reason, timings });
+        let _ = sequence.pending.events.send(TokenEvent::Finished { reason, timings });
         let outcome = if eog { "stop" } else { "length" };
         Some(Ended { seq, outcome, timings })
     }
 
-    /// Ends a sequence that nobody waits for. `true` in the pair: it held blocks on the stages.
-    pub fn cancel(&mut self, seq: u32) -> Option<(Ended, bool)> {
-        if let Some(at) = self.waiting.iter().position(|(s, _)| *s == seq) {
-            let (_, sequence) = self.waiting.remove(at)?;
-            return Some((Ended { seq, outcome: "cancelled", timings: sequence.timings() }, false));
+    /// Ends the sequences that nobody waits for any more. `true` in a pair: it held blocks on the
+    /// stages.
+    pub fn sweep(&mut self) -> Vec<(Ended, bool)> {
+        let cancelled = |seq, sequence: &Sequence| Ended { seq, outcome: "cancelled", timings: sequence.timings() };
+        let mut out = Vec::new();
+        self.waiting.retain(|(seq, sequence)| {
+            let left = sequence.pending.events.is_closed();
+            if left {
+                out.push((cancelled(*seq, sequence), false));
+            }
+            !left
+        });
+        let left: Vec<u32> =
+            self.active.iter().filter(|(_, s)| s.pending.events.is_closed()).map(|(seq, _)| *seq).collect();
+        for seq in left {
+            if let Some(sequence) = self.remove(seq) {
+                out.push((cancelled(seq, &sequence), true));
+            }
         }
-        let sequence = self.remove(seq)?;
-        Some((Ended { seq, outcome: "cancelled", timings: sequence.timings() }, true))
+        out
     }
 
     /// Ends everything with an error, and gives all blocks back.
@@ -217,7 +223,7 @@ impl Sequences {
         all.extend(self.waiting.drain(..));
         all.into_iter()
             .map(|(seq, sequence)| {
-                let _ = sequence.events.send(TokenEvent::Failed { message: message.to_owned() });
+                let _ = sequence.pending.events.send(TokenEvent::Failed { message: message.to_owned() });
                 Ended { seq, outcome: "error", timings: sequence.timings() }
             })
             .collect()
@@ -238,6 +244,7 @@ impl Sequences {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use super::super::handle::Submission;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
     use windlass_wire::payload::Sampling;
 
@@ -249,7 +256,13 @@ mod tests {
             max_tokens,
             eog: vec![99],
         };
-        (Sequence::new(submission, sender, Instant::now()), receiver)
+        let pending = Pending {
+            submission,
+            events: sender,
+            admitted: std::sync::Arc::default(),
+            submitted: Instant::now(),
+        };
+        (Sequence::new(pending), receiver)
     }
 
     fn token(id: u32) -> Sampled {
@@ -259,7 +272,8 @@ mod tests {
     #[test]
     fn a_prompt_is_cut_into_chunks_that_lanes_take_in_turn_without_waiting() {
         let mut all = Sequences::new(100, 3, 4);
-        all.push(1, request(10, 5).0);
+        let (sequence, _events) = request(10, 5);
+        all.push(1, sequence);
         all.admit(Instant::now());
         let chunks: Vec<_> = (0..3).map(|lane| all.batch(lane).unwrap()).collect();
         assert_eq!(chunks.iter().map(|c| c.rows.len()).collect::<Vec<_>>(), [4, 4, 2]);
@@ -286,12 +300,16 @@ mod tests {
     #[test]
     fn a_request_waits_until_its_blocks_are_free_and_nobody_overtakes_it() {
         let mut all = Sequences::new(3, 1, 64);
-        all.push(1, request(33, 32).0); // 64 positions: 2 blocks
-        all.push(2, request(33, 32).0);
-        all.push(3, request(1, 1).0);
+        let (first, events) = request(33, 32); // 64 positions: 2 blocks
+        let (second, _two) = request(33, 32);
+        let (third, _three) = request(1, 1);
+        all.push(1, first);
+        all.push(2, second);
+        all.push(3, third);
         assert_eq!(all.admit(Instant::now()).map(|a| a.0), Some(1));
         assert!(all.admit(Instant::now()).is_none());
-        assert!(all.cancel(1).unwrap().1);
+        drop(events);
+        assert!(all.sweep()[0].1);
         assert_eq!(all.admit(Instant::now()).map(|a| a.0), Some(2));
         assert_eq!(all.admit(Instant::now()).map(|a| a.0), Some(3));
     }
@@ -312,10 +330,12 @@ mod tests {
     #[test]
     fn a_token_for_a_cancelled_sequence_is_ignored() {
         let mut all = Sequences::new(10, 1, 64);
-        all.push(1, request(3, 9).0);
+        let (sequence, events) = request(3, 9);
+        all.push(1, sequence);
         all.admit(Instant::now());
         all.batch(0);
-        all.cancel(1);
+        drop(events);
+        all.sweep();
         assert!(all.token(1, token(5), Instant::now()).is_none());
         assert_eq!((all.running(), all.blocks_free), (0, 10));
     }

@@ -62,3 +62,8 @@ impl NetError {
         move |source| Self::Io { operation, source }
     }
 }
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+pub(crate) mod test_keys;

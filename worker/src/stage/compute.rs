@@ -26,3 +26,41 @@ pub trait Compute: Send {
     /// KV blocks in all.
     fn kv_total(&self) -> u32;
 }
+
+impl Compute for crate::engine::Engine {
+    fn hidden(&self) -> usize {
+        Self::hidden(self)
+    }
+
+    fn vocab(&self) -> usize {
+        Self::vocab(self)
+    }
+
+    fn embed(&mut self, ids: &[u32], out: &mut Vec<f32>) -> Result<(), String> {
+        Self::embed(self, ids, out).map_err(|e| e.to_string())
+    }
+
+    fn forward(&mut self, rows: &[RowEntry], hidden: &mut [f32]) -> Result<(), String> {
+        Self::forward(self, rows, hidden).map_err(|e| e.to_string())
+    }
+
+    fn logits(&mut self, hidden: &[f32], out: &mut Vec<f32>) -> Result<(), String> {
+        Self::logits(self, hidden, out).map_err(|e| e.to_string())
+    }
+
+    fn free(&mut self, seq: u32) {
+        Self::free(self, seq);
+    }
+
+    fn reset(&mut self) {
+        Self::reset(self);
+    }
+
+    fn kv_used(&self) -> u32 {
+        Self::kv_used(self)
+    }
+
+    fn kv_total(&self) -> u32 {
+        Self::kv_total(self)
+    }
+}

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 
 use windlass_wire::assignment::FromWorker;
-use windlass_wire::frame::{FrameType, Header};
+use windlass_wire::frame::{FrameType, Header, RowEntry, WireDtype};
 use windlass_wire::payload::{Admit, Sampled, encode_sampled};
 
 use super::compute::Compute;
@@ -185,31 +185,31 @@ impl<C: Compute> Executor<C> {
         samplers: &mut HashMap<u32, Sampler>,
         logits: &mut Vec<f32>,
     ) -> Result<Vec<Sampled>, String> {
-        sample_rows(&mut self.compute, frame.rows.iter().copied(), &frame.hidden, logits, |seq| samplers.get_mut(&seq))
+        sample_rows(&mut self.compute, &frame.rows, &frame.hidden, logits, samplers)
     }
 
     fn send_tokens(&mut self, frame: &Frame, tokens: &[Sampled]) {
         let rows: Vec<_> = frame.rows.iter().copied().filter(|r| r.samples()).collect();
         let mut payload = Vec::new();
         encode_sampled(tokens, &mut payload);
-        let header = Header { kind: FrameType::Tokens, dtype: windlass_wire::frame::WireDtype::None, ..frame.header };
+        let header = Header { kind: FrameType::Tokens, dtype: WireDtype::None, ..frame.header };
         let _ = self.downstream.send(header, &rows, &payload);
     }
 }
 
 /// Samples one token for each row that asks for it, in row order. Shared with a head that is
 /// also the last stage.
-pub fn sample_rows<'s, C: Compute>(
+pub fn sample_rows<C: Compute>(
     compute: &mut C,
-    rows: impl Iterator<Item = windlass_wire::frame::RowEntry>,
+    rows: &[RowEntry],
     hidden: &[f32],
     logits: &mut Vec<f32>,
-    mut sampler: impl FnMut(u32) -> Option<&'s mut Sampler>,
+    samplers: &mut HashMap<u32, Sampler>,
 ) -> Result<Vec<Sampled>, String> {
     let (width, vocab) = (compute.hidden(), compute.vocab());
     let mut picked = Vec::new();
     let mut chosen = Vec::new();
-    for (row, states) in rows.zip(hidden.chunks_exact(width)) {
+    for (row, states) in rows.iter().zip(hidden.chunks_exact(width)) {
         if row.samples() {
             picked.extend_from_slice(states);
             chosen.push(row);
@@ -223,7 +223,7 @@ pub fn sample_rows<'s, C: Compute>(
         .iter()
         .zip(logits.chunks_exact_mut(vocab))
         .map(|(row, logits)| {
-            let sampler = sampler(row.seq).ok_or_else(|| format!("sequence {} was never admitted", row.seq))?;
+            let sampler = samplers.get_mut(&row.seq).ok_or_else(|| format!("sequence {} was never admitted", row.seq))?;
             Ok(sampler.sample(logits, row.pos))
         })
         .collect()

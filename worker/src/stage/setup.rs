@@ -98,7 +98,7 @@ impl Listening {
 pub fn read_upstream(
     mut reader: FrameReader,
     spare: Receiver<Vec<f32>>,
-    input: impl Fn(Result<crate::net::link::Frame, NetError>) -> bool + Send + 'static,
+    mut input: impl FnMut(Result<crate::net::link::Frame, NetError>) -> bool + Send + 'static,
 ) -> Result<(), NetError> {
     std::thread::Builder::new()
         .name("upstream".into())
