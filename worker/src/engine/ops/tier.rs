@@ -116,4 +116,14 @@ impl Runner {
                 .for_each(|(i, part)| work(i, part)),
         }
     }
+
+    /// Calls `work` with each part.
+    pub fn each<T: Send>(&self, parts: Vec<T>, work: impl Fn(T) + Send + Sync) {
+        match &self.pool {
+            Some(pool) if parts.len() > 1 => {
+                pool.install(|| parts.into_par_iter().for_each(work));
+            }
+            _ => parts.into_iter().for_each(work),
+        }
+    }
 }
