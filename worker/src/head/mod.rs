@@ -1,0 +1,3 @@
+//! The head: takes requests, keeps the lanes full, gives each sequence its tokens.
+
+pub mod handle;
