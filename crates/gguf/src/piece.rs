@@ -19,7 +19,7 @@ use crate::error::{GgufError, Result};
 use crate::header::{Gguf, TensorInfo};
 use crate::map::MappedGguf;
 use crate::metadata::{Metadata, Value};
-use crate::slice::{Home, Slice, model_size, slice_of};
+use crate::slice::{Home, ModelSize, Slice, model_size, slice_of};
 use crate::write::{GgufWriter, TensorSpec};
 
 /// Metadata key of a piece: its slice as text.
@@ -210,8 +210,7 @@ pub fn cut(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Manifest> {
     let header = source.header();
-    let job = Job::plan(header, source_sha256, dir, wanted)
-        .map_err(|error| error.in_file(source.path()))?;
+    let job = Job::plan(header, source.path(), source_sha256, dir, wanted)?;
     let mut done = 0u64;
     let mut entries = Vec::new();
     for plan in &job.todo {
@@ -248,7 +247,7 @@ pub fn cut_stream(
     let name = Path::new("the model's stream");
     let (header, start) = Gguf::read_from(reader, file_len, GgufError::io("read", name))
         .map_err(|error| error.in_file(name))?;
-    let job = Job::plan(&header, source_sha256, dir, wanted)?;
+    let job = Job::plan(&header, name, source_sha256, dir, wanted)?;
     if job.todo.is_empty() {
         return job.finish(Vec::new());
     }
@@ -399,21 +398,17 @@ struct PiecePlan {
 }
 
 impl Job {
-    fn plan(header: &Gguf, source_sha256: &str, dir: &Path, wanted: &[Slice]) -> Result<Job> {
+    /// `name` is what errors about the source call it.
+    fn plan(
+        header: &Gguf,
+        name: &Path,
+        source_sha256: &str,
+        dir: &Path,
+        wanted: &[Slice],
+    ) -> Result<Job> {
         let source_sha256 = checked_digest(source_sha256)?;
-        if let Some(slice) = header.metadata().get_str(KEY_SLICE)? {
-            return Err(GgufError::AlreadyPiece {
-                slice: slice.into(),
-            });
-        }
-        let size = model_size(header)?;
         let wanted: BTreeSet<Slice> = wanted.iter().copied().collect();
-        if let Some(slice) = wanted.iter().find(|s| size.slice(**s).is_none()) {
-            return Err(GgufError::NoSuchSlice {
-                slice: slice.to_string(),
-                layers: size.layers,
-            });
-        }
+        let size = checked_size(header, &wanted).map_err(|error| error.in_file(name))?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -502,6 +497,23 @@ impl Job {
             .map_err(GgufError::io("write", &path))?;
         partial.publish()?;
         Ok(manifest)
+    }
+}
+
+/// The source's parts, when it can be cut and has all wanted ones.
+fn checked_size(header: &Gguf, wanted: &BTreeSet<Slice>) -> Result<ModelSize> {
+    if let Some(slice) = header.metadata().get_str(KEY_SLICE)? {
+        return Err(GgufError::AlreadyPiece {
+            slice: slice.into(),
+        });
+    }
+    let size = model_size(header)?;
+    match wanted.iter().find(|s| size.slice(**s).is_none()) {
+        None => Ok(size),
+        Some(slice) => Err(GgufError::NoSuchSlice {
+            slice: slice.to_string(),
+            layers: size.layers,
+        }),
     }
 }
 
