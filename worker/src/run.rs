@@ -82,7 +82,7 @@ fn run(report: &Report) -> Result<(), Failure> {
         last: assignment.stage + 1 == assignment.stages,
         context: assignment.context,
         kv_blocks: assignment.kv_blocks,
-        threads: assignment.threads as usize,
+        threads: assignment.threads,
     })
     .map_err(|e| Failure::new("piece")(e.to_string()))?;
     report(FromWorker::Loaded {

@@ -223,10 +223,13 @@ impl HeadHandle {
     /// Tells an event to all who listen, and keeps it.
     pub fn publish(&self, event: HeadEvent) {
         let mut ring = self.ring();
-        if ring.len() == RING {
-            ring.pop_front();
+        // A state is outdated by the next one; what happened stays.
+        if !matches!(event, HeadEvent::Status(_)) {
+            if ring.len() == RING {
+                ring.pop_front();
+            }
+            ring.push_back(event.clone());
         }
-        ring.push_back(event.clone());
         // Nobody listening is no failure.
         let _ = self.inner.events.send(event);
     }
