@@ -1,1 +1,3 @@
 //! The engine that runs one stage of a model, and the API the head answers.
+
+pub mod text;
