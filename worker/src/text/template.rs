@@ -6,6 +6,7 @@
 use std::fmt;
 
 use jiff::Zoned;
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Value};
 use minijinja::{Environment, ErrorKind, context};
 use serde::Serialize;
@@ -79,8 +80,14 @@ impl ChatTemplate {
             });
         }
         let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .map_err(|e| TextError::Template {
+                reason: e.to_string(),
+            })?;
+        environment.set_syntax(syntax);
         environment.set_fuel(Some(STEPS));
         environment
             .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -116,7 +123,7 @@ impl ChatTemplate {
         let or_undefined =
             |name: &Option<String>| name.as_deref().map(Value::from).unwrap_or_default();
         let context = context! {
-            messages,
+            messages => Value::from(messages.iter().map(as_value).collect::<Vec<_>>()),
             add_generation_prompt,
             bos_token => or_undefined(&self.begin),
             eos_token => or_undefined(&self.end),
@@ -129,6 +136,13 @@ impl ChatTemplate {
             .and_then(|t| t.render(context))
             .map_err(|e| failure(&e))
     }
+}
+
+fn as_value(message: &ChatMessage) -> Value {
+    Value::from_pairs([
+        ("role", message.role.as_str()),
+        ("content", message.content.as_str()),
+    ])
 }
 
 fn failure(error: &minijinja::Error) -> TextError {
