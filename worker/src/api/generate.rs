@@ -149,14 +149,11 @@ impl Run {
                 } = self;
                 let event = std::future::poll_fn(|context| {
                     let count = choices.len();
-                    for (at, choice) in choices
-                        .iter_mut()
-                        .enumerate()
-                        .cycle()
-                        .skip(*turn)
-                        .take(count)
-                    {
-                        let Some(generation) = &mut choice.generation else {
+                    // Taking turns, so that one fast sequence does not hold up the others' text.
+                    for at in (0..count).map(|i| (*turn + i) % count) {
+                        let Some(generation) =
+                            choices.get_mut(at).and_then(|c| c.generation.as_mut())
+                        else {
                             continue;
                         };
                         if let Poll::Ready(event) = generation.events.poll_recv(context) {
