@@ -21,12 +21,12 @@ impl Language for Bytes {
         Ok(begin.into_iter().chain(text.bytes().map(u32::from)).collect())
     }
 
-    fn render(&self, messages: &[Message]) -> Result<String, String> {
+    fn render(&self, messages: &[ChatMessage]) -> Result<String, String> {
         if messages.iter().any(|m| m.content == "refuse me") {
             return Err("as it was told to".to_owned());
         }
         let mut text = String::new();
-        for Message { role, content } in messages {
+        for ChatMessage { role, content } in messages {
             text.push_str(&format!("{role}:{content}\n"));
         }
         Ok(text + "assistant:")
@@ -40,7 +40,7 @@ impl Language for Bytes {
         u8::try_from(id).map_or(b"<special>".to_vec(), |byte| vec![byte])
     }
 
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn decoder(&self, _continues: bool) -> Box<dyn Decoder> {
         Box::new(Characters(Vec::new()))
     }
 }

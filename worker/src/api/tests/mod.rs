@@ -13,7 +13,7 @@ mod ends;
 /// What `fake` needs.
 mod prelude {
     pub use crate::api::ApiState;
-    pub use crate::api::language::{Decoder, Language, Message};
+    pub use crate::api::language::{ChatMessage, Decoder, Language};
     pub use crate::head::handle::{HeadHandle, Limits, Pending, SubmitError};
     pub use tokio::sync::{mpsc, watch};
     pub use windlass_wire::telemetry::HeadStatus;
