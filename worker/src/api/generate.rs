@@ -15,8 +15,8 @@ use super::error::ApiError;
 use super::language::{Decoder, Language};
 use super::metrics::{Metrics, Times, Tracker};
 use super::request::Plan;
-use super::stops::Stops;
 use crate::head::handle::{FinishReason, Generation, HeadHandle, TokenEvent};
+use crate::text::{StopMatcher, Stopping};
 
 /// How far the server is from its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ struct Choice {
     index: u32,
     generation: Option<Generation>,
     decoder: Box<dyn Decoder>,
-    stops: Stops,
+    stops: StopMatcher,
     keep_tokens: bool,
     started: bool,
     /// Tokens whose text is not sent yet, with the byte of the decoded text they begin at.
@@ -108,8 +108,8 @@ impl Run {
             choices.push(Choice {
                 index,
                 generation: Some(generation),
-                decoder: language.decoder(),
-                stops: Stops::new(plan.stops.clone()),
+                decoder: language.decoder(plan.continues),
+                stops: StopMatcher::new(plan.stops.clone()),
                 keep_tokens: plan.logprobs,
                 started: false,
                 unsent: Vec::new(),
@@ -140,7 +140,7 @@ impl Run {
             if self.is_done() {
                 return None;
             }
-            let (at, event) = {
+            let next = {
                 let Self {
                     choices,
                     turn,
@@ -149,14 +149,11 @@ impl Run {
                 } = self;
                 let event = std::future::poll_fn(|context| {
                     let count = choices.len();
-                    for (at, choice) in choices
-                        .iter_mut()
-                        .enumerate()
-                        .cycle()
-                        .skip(*turn)
-                        .take(count)
-                    {
-                        let Some(generation) = &mut choice.generation else {
+                    // Taking turns, so that one fast sequence does not hold up the others' text.
+                    for at in (0..count).map(|i| (*turn + i) % count) {
+                        let Some(generation) =
+                            choices.get_mut(at).and_then(|c| c.generation.as_mut())
+                        else {
                             continue;
                         };
                         if let Poll::Ready(event) = generation.events.poll_recv(context) {
@@ -166,14 +163,16 @@ impl Run {
                     }
                     Poll::Pending
                 });
+                // A vanished sender means that the server is gone, too.
+                let cut = async { drop(phase.wait_for(|p| *p == Phase::Cutting).await) };
                 tokio::select! {
                     biased;
-                    // A vanished sender means that the server is gone, too.
-                    _ = phase.wait_for(|phase| *phase == Phase::Cutting) => {
-                        return Some(Err(self.cancel(ApiError::stopping())));
-                    }
-                    event = event => event,
+                    () = cut => None,
+                    event = event => Some(event),
                 }
+            };
+            let Some((at, event)) = next else {
+                return Some(Err(self.cancel(ApiError::stopping())));
             };
             let event = event.unwrap_or_else(|| TokenEvent::Failed {
                 message: "the answer ended before it was complete".to_owned(),
@@ -266,26 +265,27 @@ impl Choice {
                     };
                     self.unsent.push((self.decoded_bytes, entry));
                 }
-                let text = self.decode(&text);
-                if self.stops.hit() {
-                    return Some(self.end_at_stop(text));
+                match self.watch(&text) {
+                    Stopping::Stopped { before, .. } => Some(self.end_at_stop(before)),
+                    // A token without text of its own waits for the next that has some.
+                    Stopping::Emit(text) => (!text.is_empty()).then(|| self.piece(text, None)),
                 }
-                // A token without text of its own waits for the next that has some.
-                (!text.is_empty()).then(|| self.piece(text, None))
             }
             TokenEvent::Finished { reason, timings } => {
                 let rest = self.decoder.finish();
-                let mut text = self.decode(&rest);
-                let finish = match reason {
-                    _ if self.stops.hit() => "stop",
-                    FinishReason::Eog(_) => "stop",
-                    FinishReason::Length => "length",
+                let (text, finish) = match self.watch(&rest) {
+                    Stopping::Stopped { before, .. } => {
+                        self.drop_unsent_beyond(before.len());
+                        (before, "stop")
+                    }
+                    Stopping::Emit(text) => {
+                        let finish = match reason {
+                            FinishReason::Eog(_) => "stop",
+                            FinishReason::Length => "length",
+                        };
+                        (text + &self.stops.finish(), finish)
+                    }
                 };
-                if self.stops.hit() {
-                    self.drop_unsent_beyond(text.len());
-                } else {
-                    text.push_str(&self.stops.finish());
-                }
                 let times = Times {
                     queue: timings.queue,
                     prefill: timings.prefill,
@@ -300,7 +300,7 @@ impl Choice {
         }
     }
 
-    fn decode(&mut self, text: &str) -> String {
+    fn watch(&mut self, text: &str) -> Stopping {
         self.decoded_bytes += text.len();
         self.decoded_chars += text.chars().count() as u64;
         self.stops.push(text)

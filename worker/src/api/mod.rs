@@ -6,8 +6,8 @@
 //! [`HeadHandle`]; must not know stages, lanes or tensors.
 //!
 //! - [`gate`]: who may use it · [`request`]: from a body to sequences · [`generate`]: a request
-//!   while it is answered · [`stops`]: stop strings · [`shapes`]: how answers are written ·
-//!   [`routes`]: which path does what · [`serve`]: sockets · [`metrics`], [`error`], [`language`].
+//!   while it is answered · [`shapes`]: how answers are written · [`routes`]: which path does
+//!   what · [`serve`]: sockets · [`metrics`], [`error`], [`language`].
 
 pub mod error;
 pub mod gate;
@@ -18,7 +18,6 @@ pub mod request;
 pub mod routes;
 pub mod serve;
 pub mod shapes;
-pub mod stops;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use windlass_wire::api::{ChatRequest, CommonRequest, CompletionRequest, Content,
 use windlass_wire::payload::Sampling;
 
 use super::error::ApiError;
-use super::language::{Language, Message};
+use super::language::{ChatMessage, Language};
 use crate::head::handle::{Limits, Submission};
 
 /// Most answers one request may ask for, over all its prompts.
@@ -31,6 +31,8 @@ pub struct Plan {
     pub prompt_tokens: u64,
     /// Texts that end an answer.
     pub stops: Vec<String>,
+    /// Whether the answer's text goes on after the prompt's.
+    pub continues: bool,
     /// Whether log-probabilities are returned.
     pub logprobs: bool,
     /// Whether the answer is streamed.
@@ -202,6 +204,7 @@ impl Context<'_> {
             sequences,
             prompt_tokens,
             stops: stops(common)?,
+            continues: param == "prompt",
             logprobs: alternatives.is_some(),
             stream,
             include_usage: common
@@ -392,7 +395,7 @@ fn refuse(field: &str, value: &Option<Value>) -> Result<(), ApiError> {
     }
 }
 
-fn messages(request: &ChatRequest) -> Result<Vec<Message>, ApiError> {
+fn messages(request: &ChatRequest) -> Result<Vec<ChatMessage>, ApiError> {
     let messages = request
         .messages
         .as_ref()
@@ -446,7 +449,7 @@ fn messages(request: &ChatRequest) -> Result<Vec<Message>, ApiError> {
                 return Err(ApiError::invalid(field, message));
             }
         };
-        checked.push(Message {
+        checked.push(ChatMessage {
             role: role.to_owned(),
             content,
         });
