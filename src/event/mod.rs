@@ -156,6 +156,9 @@ pub enum Event {
         /// More, for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+        /// What was asked, when it is sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<String>,
     },
     /// Text of an answer. The scope names the request.
     Tokens {
@@ -166,6 +169,15 @@ pub enum Event {
         count: u64,
         /// Milliseconds since the request was sent.
         at: f64,
+    },
+    /// The head lost a stage. The scope names the stage and its host.
+    StageLost {
+        /// What the head saw.
+        reason: String,
+        /// Microseconds from then until every open request had ended.
+        ended_after_us: u64,
+        /// Requests that ended with an error.
+        requests: u32,
     },
     /// Rates of a running deployment.
     Telemetry(Box<Telemetry>),
@@ -510,8 +522,9 @@ mod tests {
             Event::TaskFinished { status: Status::WouldChange, seconds: 0.5, message: Some("x".into()) },
             Event::Transfer { what: "model".into(), done: 1, total: Some(2) },
             Event::Worker(Box::new(WorkerEvent { signal: Some(9), ..WorkerEvent::new(WorkerState::Lost) })),
-            Event::Request { state: RequestState::FirstToken, message: None },
+            Event::Request { state: RequestState::FirstToken, message: None, prompt: None },
             Event::Tokens { text: " a".into(), count: 3, at: 12.5 },
+            Event::StageLost { reason: "closed".into(), ended_after_us: 5, requests: 1 },
             Event::Telemetry(Box::new(Telemetry { stages: vec![StageRate::default()], ..Telemetry::default() })),
             Event::log(Level::Warn, "careful"),
             Event::Question { id: "q1".into(), text: "go on?".into(), choices: vec![], secret: true },

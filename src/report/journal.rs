@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Reader;
 use crate::event::{Envelope, Event, Masks};
@@ -52,28 +52,18 @@ impl Journal {
     }
 }
 
-/// Fields of a summary that hold prompt or answer.
+/// Fields of requests and summaries that hold prompt or answer.
 const TEXT_FIELDS: [&str; 2] = ["prompt", "text"];
 
-/// Replaces prompt and answer text by its length in bytes.
+/// Replaces prompt and answer text by its length, so that an event keeps its shape.
 fn omit_text(event: &Event, value: &mut Value) {
     let omit = |field: &mut Value| {
         if let Value::String(text) = field {
-            *field = json!({ "omitted_bytes": text.len() });
+            *field = format!("({} bytes)", text.len()).into();
         }
     };
     match event {
-        Event::Tokens { .. } => {
-            if let Some(object) = value.as_object_mut() {
-                // An event keeps its shape: the text is empty, and its length stands beside it.
-                if let Some(Value::String(text)) = object.get_mut("text") {
-                    let bytes = text.len();
-                    text.clear();
-                    object.insert("omitted_bytes".into(), bytes.into());
-                }
-            }
-        }
-        Event::Summary(_) => {
+        Event::Tokens { .. } | Event::Summary(_) | Event::Request { .. } => {
             for name in TEXT_FIELDS {
                 if let Some(field) = value.get_mut(name) {
                     omit(field);
@@ -154,7 +144,7 @@ mod tests {
         for hidden in ["hf_secret", "answer", "question"] {
             assert!(!text.contains(hidden), "{hidden} in {text}");
         }
-        assert!(text.contains("\"omitted_bytes\":8"));
+        assert!(text.contains("\"prompt\":\"(8 bytes)\""));
         assert!(text.contains("\"tokens\":1"));
         let second = text.lines().nth(1).unwrap();
         assert!(serde_json::from_str::<Envelope>(second).is_ok());

@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use super::{Reader, seconds, size};
+use super::Reader;
 use crate::event::{
     Envelope, Event, Level, Masks, RequestState, Scope, Summary, Telemetry, WorkerEvent,
     WorkerState,
 };
+use crate::figures::{seconds, size};
 
 /// How much is said, and where to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +98,21 @@ impl<O: Write, E: Write> Plain<O, E> {
                 })
             }
             Event::Worker(worker) => self.worker(worker, host, scope),
+            Event::StageLost {
+                reason,
+                ended_after_us,
+                requests,
+            } => Some(row(
+                "worker",
+                host,
+                &format!(
+                    "stage {} {}: {reason}; {requests} open request{} ended {} later",
+                    scope.stage.unwrap_or(0),
+                    paint(style, true, "LOST"),
+                    if *requests == 1 { "" } else { "s" },
+                    seconds(*ended_after_us as f64 / 1e6),
+                ),
+            )),
             Event::Question { text, .. } => Some(row("question", host, text)),
             _ if style.quiet => None,
             Event::RunStarted { command, hosts, .. } => Some(format!(
@@ -136,7 +152,11 @@ impl<O: Write, E: Write> Plain<O, E> {
                 };
                 Some(row(step.unwrap_or("transfer"), host, &text))
             }
-            Event::Request { state, message } => {
+            Event::Request {
+                state,
+                message,
+                prompt,
+            } => {
                 let text = match state {
                     RequestState::Sent => "sent",
                     RequestState::FirstToken => "first token",
@@ -144,11 +164,12 @@ impl<O: Write, E: Write> Plain<O, E> {
                     RequestState::Failed => "FAILED",
                     RequestState::Cancelled => "cancelled",
                 };
-                let shown = style.verbose || !matches!(state, RequestState::Sent);
-                shown.then(|| {
-                    let message = message.as_deref().unwrap_or("");
-                    row(step.unwrap_or("request"), "", format!("{text} {message}").trim_end())
-                })
+                let message = message.as_deref().or(prompt.as_deref()).unwrap_or("");
+                Some(row(
+                    step.unwrap_or("request"),
+                    "",
+                    format!("{text} {message}").trim_end(),
+                ))
             }
             Event::Telemetry(rates) => {
                 let held = self.open_line && style.one_terminal;
