@@ -103,12 +103,12 @@ struct Held {
     fields: Map<String, Value>,
 }
 
-/// Runs the demo. `fetch` provides the model; it may block.
+/// Runs the demo. `fetch` provides the model; it is dropped when the run is ended early.
 pub async fn run(
     options: &Options,
     emitter: &Emitter,
     commands: &mut UnboundedReceiver<Command>,
-    fetch: impl FnOnce() -> Result<ModelFile, Failure> + Send + 'static,
+    fetch: impl Future<Output = Result<ModelFile, Failure>>,
 ) -> Outcome {
     let mut held = Held::default();
     for (name, value) in [
@@ -172,14 +172,13 @@ async fn asked_to_stop(commands: &mut UnboundedReceiver<Command>) -> Failure {
 async fn steps(
     options: &Options,
     emitter: &Emitter,
-    fetch: impl FnOnce() -> Result<ModelFile, Failure> + Send + 'static,
+    fetch: impl Future<Output = Result<ModelFile, Failure>>,
     held: &mut Held,
 ) -> Result<(), Failure> {
     let program = local::find_worker(options.worker.as_deref())?;
 
     let task = emitter.task(Scope::run().in_task("model"), None);
-    let model = blocking("model", fetch).await.and_then(|model| model);
-    let model = match model {
+    let model = match fetch.await {
         Ok(model) => model,
         Err(failure) => {
             task.finish(Status::Failed, "");

@@ -611,13 +611,11 @@ async fn supervise(
     let end = loop {
         tokio::select! {
             () = &mut reading, if !read => read = true,
-            order = &mut killed, if !asked => {
+            // Ordered, or the deployment was dropped.
+            _ = &mut killed, if !asked => {
                 asked = true;
-                // A dropped sender means that nobody will order it any more.
-                if order.is_ok() {
-                    // It fails only when the process is gone already.
-                    let _ = child.start_kill();
-                }
+                // It fails only when the process is gone already.
+                let _ = child.start_kill();
             }
             status = child.wait() => break status.map_or(End::Unknown, End::from),
         }

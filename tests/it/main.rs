@@ -1,0 +1,15 @@
+//! All integration tests of the root package, as one program.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod command_line;
+mod demo;
+mod keys;
+mod layering;
+mod local;
+mod pieces;
+mod support;
