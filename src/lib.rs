@@ -4,7 +4,7 @@
 //!
 //! - [`paths`], [`figures`]: the folders on this machine; sizes and times for people.
 //! - [`event`]: the one stream of what happens, exit statuses, commands.
-//! - `model`: which files a model reference means, and fetching them.
+//! - [`model`]: which files a model reference means, and fetching them.
 //! - [`plan`]: which stage holds what; pure.
 //! - [`deploy`]: keys, pieces, workers, the control connection, the demo.
 //! - [`report`]: readers of the event stream: plain lines, JSON lines, journal.
@@ -14,6 +14,7 @@ pub mod cli;
 pub mod deploy;
 pub mod event;
 pub mod figures;
+pub mod model;
 pub mod paths;
 pub mod plan;
 pub mod report;

@@ -10,7 +10,9 @@ use super::arguments::{Common, DemoArguments};
 use super::run::{Run, panic_message};
 use super::signals;
 use crate::deploy::demo::{self, ModelFile, Options, Outcome, PROMPT};
-use crate::event::{Event, Exit, Failure, FailureKind, Scope};
+use crate::event::{Emitter, Event, Exit, Failure, FailureKind, Level, Scope};
+use crate::figures::size;
+use crate::model::{self, FetchOptions, ModelRef, Progress};
 use crate::paths::Paths;
 
 /// How long work that cannot be interrupted (a download, a piece being cut) may go on at the end.
@@ -53,11 +55,15 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
             hosts: (0..options.workers).map(demo::host_name).collect(),
         },
     );
-    let model = arguments.model.clone();
-    let fetch = {
-        let emitter = emitter.clone();
-        move || fetch(&model, &emitter)
+    let reference = match arguments.model.parse::<ModelRef>() {
+        Ok(reference) => reference,
+        Err(error) => return refused(run, FailureKind::Usage, error.to_string()),
     };
+    let fetching = FetchOptions::from_env();
+    if let Some(token) = &fetching.token {
+        emitter.masks().add(token.expose());
+    }
+    let fetch = fetch(reference, fetching, emitter.clone());
     let Some(mut inbox) = run.take_inbox() else {
         return refused(run, FailureKind::Internal, "the run has no inbox".into());
     };
@@ -105,10 +111,58 @@ fn does_not_apply(common: &Common) -> Option<&'static str> {
     .find_map(|(given, name)| given.then_some(name))
 }
 
-/// Provides the model a reference means.
-fn fetch(reference: &str, _emitter: &crate::event::Emitter) -> Result<ModelFile, Failure> {
-    Err(Failure::new(
-        FailureKind::Model,
-        format!("{reference}: models cannot be fetched yet"),
-    ))
+/// Provides the model a reference means, telling what happens on the way.
+async fn fetch(
+    reference: ModelRef,
+    options: FetchOptions,
+    emitter: Emitter,
+) -> Result<ModelFile, Failure> {
+    let found = model::fetch(&reference, &options, &mut |step| tell(&emitter, step))
+        .await
+        .map_err(|error| Failure::new(FailureKind::Model, error.to_string()).at("model"))?;
+    Ok(ModelFile {
+        path: found.path,
+        sha256: found.sha256,
+        name: found.name,
+        source: found.source.name().to_owned(),
+        license: found.license,
+    })
+}
+
+/// One step of a fetch as an event.
+fn tell(emitter: &Emitter, step: Progress) {
+    let (level, message) = match step {
+        Progress::Bytes { done, total } => {
+            emitter.emit(
+                Scope::run().in_task("model"),
+                Event::Transfer {
+                    what: "download".into(),
+                    done,
+                    total: Some(total),
+                },
+            );
+            return;
+        }
+        Progress::Resolving { what } => (Level::Info, format!("looking up {what}")),
+        Progress::Trying { source, what } => (Level::Info, format!("asking the {source}: {what}")),
+        Progress::Failed { source, reason } => {
+            (Level::Warn, format!("the {source} did not serve it: {reason}"))
+        }
+        Progress::Waiting { lock } => (
+            Level::Info,
+            format!("another process fetches it; waiting for {}", lock.display()),
+        ),
+        Progress::Retrying {
+            attempt,
+            of,
+            reason,
+        } => (Level::Warn, format!("try {attempt} of {of} after: {reason}")),
+        Progress::Verifying { bytes } => {
+            (Level::Debug, format!("checking the digest of {}", size(bytes)))
+        }
+        Progress::Done { source, path } => {
+            (Level::Debug, format!("from the {source}: {}", path.display()))
+        }
+    };
+    emitter.emit(Scope::run().in_task("model"), Event::log(level, message));
 }

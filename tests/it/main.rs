@@ -1,4 +1,4 @@
-//! All integration tests of the root package, as one program.
+//! All integration tests of the orchestrator, as one program.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,6 +8,7 @@
 
 mod command_line;
 mod demo;
+mod hub;
 mod keys;
 mod layering;
 mod local;
