@@ -1,1 +1,5 @@
-fn main() {}
+//! The `windlass` program: everything is in the library.
+
+fn main() -> std::process::ExitCode {
+    windlass::cli::main()
+}

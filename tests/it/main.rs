@@ -1,4 +1,4 @@
-//! Integration tests of the orchestrator, in one binary.
+//! All integration tests of the orchestrator, as one program.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,4 +6,11 @@
     clippy::indexing_slicing
 )]
 
+mod command_line;
+mod demo;
 mod hub;
+mod keys;
+mod layering;
+mod local;
+mod pieces;
+mod support;

@@ -1,0 +1,159 @@
+//! Keeps a run's events as a file, one JSON object a line, without prompt and answer text unless
+//! asked, without secrets always.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::Reader;
+use crate::event::{Envelope, Event, Masks};
+use crate::paths::private_folder;
+
+/// The reader.
+#[derive(Debug)]
+pub struct Journal {
+    masks: Masks,
+    with_text: bool,
+    path: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl Journal {
+    /// Begins the file `RUN.ndjson` in `folder`, readable by its owner alone.
+    ///
+    /// # Errors
+    /// When folder or file cannot be made, or the file is there already.
+    pub fn create(folder: &Path, run: &str, masks: Masks, with_text: bool) -> io::Result<Self> {
+        let named = |path: &Path, error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        };
+        private_folder(folder).map_err(|error| named(folder, error))?;
+        let path = folder.join(format!("{run}.ndjson"));
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| named(&path, error))?;
+        Ok(Self {
+            masks,
+            with_text,
+            path,
+            out: BufWriter::new(file),
+        })
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// Fields of requests and summaries that hold prompt or answer.
+const TEXT_FIELDS: [&str; 2] = ["prompt", "text"];
+
+/// Replaces prompt and answer text by its length, so that an event keeps its shape.
+fn omit_text(event: &Event, value: &mut Value) {
+    let omit = |field: &mut Value| {
+        if let Value::String(text) = field {
+            *field = format!("({} bytes)", text.len()).into();
+        }
+    };
+    match event {
+        Event::Tokens { .. } | Event::Summary(_) | Event::Request { .. } => {
+            for name in TEXT_FIELDS {
+                if let Some(field) = value.get_mut(name) {
+                    omit(field);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl Reader for Journal {
+    fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
+        let mut value = serde_json::to_value(envelope)?;
+        if !self.with_text {
+            omit_text(&envelope.event, &mut value);
+        }
+        self.masks.value(&mut value);
+        writeln!(self.out, "{value}")?;
+        // Text and progress may wait in the buffer; what matters after a crash may not.
+        match envelope.event {
+            Event::Tokens { .. } | Event::Transfer { .. } | Event::Telemetry(_) => Ok(()),
+            _ => self.out.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Bus, Level, Scope, Summary};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn journal(with_text: bool) -> (String, u32) {
+        let folder = tempfile::tempdir().unwrap();
+        let bus = Bus::new("0badcafe");
+        let mailbox = bus.subscribe();
+        let emitter = bus.emitter();
+        bus.masks().add("hf_secret");
+        emitter.log(Level::Info, "sent hf_secret");
+        emitter.emit(
+            Scope::request("a"),
+            Event::Tokens {
+                text: "answer".into(),
+                count: 1,
+                at: 1.0,
+            },
+        );
+        let mut fields = serde_json::Map::new();
+        fields.insert("text".into(), "answer".into());
+        fields.insert("prompt".into(), "question".into());
+        fields.insert("tokens".into(), 1.into());
+        emitter.emit(
+            Scope::run(),
+            Event::Summary(Box::new(Summary {
+                command: "demo".into(),
+                exit: 0,
+                seconds: 0.0,
+                hosts: bus.hosts(),
+                error: None,
+                fields,
+            })),
+        );
+        let mut journal =
+            Journal::create(folder.path(), bus.run(), bus.masks(), with_text).unwrap();
+        for envelope in mailbox.drain() {
+            journal.take(&envelope).unwrap();
+        }
+        let path = journal.path().to_owned();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        (std::fs::read_to_string(path).unwrap(), mode & 0o777)
+    }
+
+    #[test]
+    fn prompt_answer_and_secrets_stay_out_of_the_file() {
+        let (text, mode) = journal(false);
+        assert_eq!(mode, 0o600);
+        assert_eq!(text.lines().count(), 3);
+        for hidden in ["hf_secret", "answer", "question"] {
+            assert!(!text.contains(hidden), "{hidden} in {text}");
+        }
+        assert!(text.contains("\"prompt\":\"(8 bytes)\""));
+        assert!(text.contains("\"tokens\":1"));
+        let second = text.lines().nth(1).unwrap();
+        assert!(serde_json::from_str::<Envelope>(second).is_ok());
+    }
+
+    #[test]
+    fn text_is_kept_when_asked_but_secrets_never() {
+        let (text, _) = journal(true);
+        assert!(text.contains("answer") && text.contains("question"));
+        assert!(!text.contains("hf_secret"));
+    }
+}

@@ -1,0 +1,117 @@
+//! What scripts rely on: exit statuses, the last line with `--json`, stdout and stderr apart.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::json_lines;
+
+/// Runs windlass with its folders under `home`.
+pub fn windlass(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(arguments).env_clear().env("HOME", home);
+    for name in ["CONFIG", "DATA", "CACHE", "STATE"] {
+        command.env(format!("XDG_{name}_HOME"), home.join(name.to_lowercase()));
+    }
+    command
+        .env("XDG_RUNTIME_DIR", home.join("run"))
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+fn ran(arguments: &[&str]) -> Output {
+    let home = tempfile::tempdir().unwrap();
+    windlass(home.path(), arguments).output().unwrap()
+}
+
+fn summary(output: &Output) -> Value {
+    let lines = json_lines(&output.stdout);
+    let last = lines.last().expect("no line on stdout").clone();
+    assert_eq!(last["v"], 1);
+    assert_eq!(last["event"], "summary");
+    assert_eq!(last["exit"], output.status.code().unwrap());
+    for field in ["command", "run", "seconds", "hosts", "error"] {
+        assert!(last.get(field).is_some(), "no {field} in {last}");
+    }
+    last
+}
+
+#[test]
+fn the_last_json_line_is_the_summary_on_success_and_on_every_usage_error() {
+    let table: [(&[&str], i32, &str); 9] = [
+        (&["paths", "--json"], 0, "paths"),
+        (&["--json", "paths"], 0, "paths"),
+        (&["--json"], 0, "help"),
+        (&["--json", "--version"], 0, "version"),
+        (&["demo", "--json", "--workers", "9"], 2, "demo"),
+        (&["--json", "demo", "--workers", "x"], 2, "demo"),
+        (&["--json", "playbook", "run", "x"], 2, "playbook"),
+        (&["--json", "demo", "--limit", "halo1"], 2, "demo"),
+        (&["--json", "--nonsense"], 2, "windlass"),
+    ];
+    for (arguments, exit, command) in table {
+        let output = ran(arguments);
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}");
+        let last = summary(&output);
+        assert_eq!(last["command"], command, "{arguments:?}");
+        if exit == 0 {
+            assert!(last["error"].is_null());
+        } else {
+            assert_eq!(last["error"]["kind"], "usage", "{last}");
+            assert!(!last["error"]["message"].as_str().unwrap().is_empty());
+            assert!(last["error"].get("host").is_some() && last["error"].get("step").is_some());
+        }
+    }
+}
+
+#[test]
+fn a_wrong_flag_of_the_demo_is_named_with_what_is_near() {
+    let output = ran(&["demo", "--worker-count", "2"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert!(talk.contains("--worker"), "{talk}");
+}
+
+#[test]
+fn commands_that_are_not_there_yet_are_refused_not_feigned() {
+    for command in ["up", "status", "verify", "tui", "inventory"] {
+        let output = ran(&[command]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn bare_windlass_prints_help_as_data() {
+    let output = ran(&[]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("demo") && text.contains("--json"), "{text}");
+    assert!(output.stderr.is_empty(), "{:?}", String::from_utf8(output.stderr));
+}
+
+#[test]
+fn paths_follow_the_xdg_variables_and_ignore_relative_ones() {
+    let home = tempfile::tempdir().unwrap();
+    let output = windlass(home.path(), &["paths", "--json"])
+        .env("XDG_CACHE_HOME", "relative")
+        .output()
+        .unwrap();
+    let last = summary(&output);
+    let path = |name: &str| last["paths"][name].as_str().unwrap().to_owned();
+    assert_eq!(Path::new(&path("state")), home.path().join("state/windlass"));
+    assert_eq!(Path::new(&path("cache")), home.path().join(".cache/windlass"));
+    assert_eq!(Path::new(&path("runtime")), home.path().join("run/windlass"));
+}
+
+#[test]
+fn a_missing_worker_program_is_a_configuration_error() {
+    let output = ran(&["demo", "--json", "--worker", "/nowhere/windlass-worker"]);
+    assert_eq!(output.status.code(), Some(2));
+    let last = summary(&output);
+    assert_eq!(last["error"]["kind"], "config");
+    assert_eq!(last["workers"], 2);
+    assert_eq!(last["tokens"], 0);
+}
