@@ -21,9 +21,8 @@ const LAST_WORK: Duration = Duration::from_millis(200);
 /// Runs the demo.
 pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
     let mut run = Run::start(common, "demo");
-    let refused = |run: Run, kind, message: String| {
-        run.finish(Map::new(), Some(Failure::new(kind, message)))
-    };
+    let refused =
+        |run: Run, kind, message: String| run.finish(Map::new(), Some(Failure::new(kind, message)));
     if let Some(flag) = does_not_apply(common) {
         let message = format!(
             "{flag} does not apply to the demo, which starts its own workers on this machine and nothing else"
@@ -145,9 +144,10 @@ fn tell(emitter: &Emitter, step: Progress) {
         }
         Progress::Resolving { what } => (Level::Info, format!("looking up {what}")),
         Progress::Trying { source, what } => (Level::Info, format!("asking the {source}: {what}")),
-        Progress::Failed { source, reason } => {
-            (Level::Warn, format!("the {source} did not serve it: {reason}"))
-        }
+        Progress::Failed { source, reason } => (
+            Level::Warn,
+            format!("the {source} did not serve it: {reason}"),
+        ),
         Progress::Waiting { lock } => (
             Level::Info,
             format!("another process fetches it; waiting for {}", lock.display()),
@@ -156,13 +156,18 @@ fn tell(emitter: &Emitter, step: Progress) {
             attempt,
             of,
             reason,
-        } => (Level::Warn, format!("try {attempt} of {of} after: {reason}")),
-        Progress::Verifying { bytes } => {
-            (Level::Debug, format!("checking the digest of {}", size(bytes)))
-        }
-        Progress::Done { source, path } => {
-            (Level::Debug, format!("from the {source}: {}", path.display()))
-        }
+        } => (
+            Level::Warn,
+            format!("try {attempt} of {of} after: {reason}"),
+        ),
+        Progress::Verifying { bytes } => (
+            Level::Debug,
+            format!("checking the digest of {}", size(bytes)),
+        ),
+        Progress::Done { source, path } => (
+            Level::Debug,
+            format!("from the {source}: {}", path.display()),
+        ),
     };
     emitter.emit(Scope::run().in_task("model"), Event::log(level, message));
 }

@@ -119,7 +119,9 @@ impl Run {
         } else {
             let mut stdout = io::stdout().lock();
             // A reader that closed the pipe has what it wanted.
-            let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+            let _ = stdout
+                .write_all(text.as_bytes())
+                .and_then(|()| stdout.flush());
         }
         self.finish(fields, None)
     }
@@ -188,8 +190,5 @@ pub fn catch_panics() {
 
 /// The first panic's message.
 pub fn panic_message() -> Option<String> {
-    PANIC
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

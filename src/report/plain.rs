@@ -563,7 +563,10 @@ mod tests {
                 );
             }
         });
-        assert!(talk.starts_with("model      m.gguf 0 B of 100.0 MB, 0 %\n"), "{talk}");
+        assert!(
+            talk.starts_with("model      m.gguf 0 B of 100.0 MB, 0 %\n"),
+            "{talk}"
+        );
         assert!(talk.ends_with("model      m.gguf 100.0 MB"), "{talk}");
         assert!(talk.lines().count() < 6, "{talk}");
     }

@@ -81,7 +81,11 @@ async fn play(pending: Pending) {
             top,
         };
         let at = Instant::now();
-        if pending.events.send(TokenEvent::Token { token, at }).is_err() {
+        if pending
+            .events
+            .send(TokenEvent::Token { token, at })
+            .is_err()
+        {
             return;
         }
         tokens += 1;
@@ -94,5 +98,7 @@ async fn play(pending: Pending) {
         ..SequenceTimings::default()
     };
     let reason = FinishReason::Length;
-    let _ = pending.events.send(TokenEvent::Finished { reason, timings });
+    let _ = pending
+        .events
+        .send(TokenEvent::Finished { reason, timings });
 }

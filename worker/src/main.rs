@@ -12,11 +12,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Take an assignment from stdin and serve it
-    Serve,
+    /// Take an assignment from stdin and run that stage
+    Stage,
 }
 
 fn main() {
-    let Arguments { command: Command::Serve } = Arguments::parse();
+    let Arguments {
+        command: Command::Stage,
+    } = Arguments::parse();
     std::process::exit(windlass_worker::run::serve());
 }

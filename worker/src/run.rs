@@ -55,8 +55,15 @@ pub fn serve() -> i32 {
     match run(&report) {
         Ok(()) => exit::DONE,
         Err(failure) => {
-            report(FromWorker::Failed { kind: failure.kind.into(), message: failure.message });
-            if failure.kind == "usage" { exit::USAGE } else { exit::FAILED }
+            report(FromWorker::Failed {
+                kind: failure.kind.into(),
+                message: failure.message,
+            });
+            if failure.kind == "usage" {
+                exit::USAGE
+            } else {
+                exit::FAILED
+            }
         }
     }
 }
@@ -66,7 +73,11 @@ fn run(report: &Report) -> Result<(), Failure> {
     let (orders, on_stop) = read_orders();
     let assignment = match orders.recv() {
         Ok(Ok(ToWorker::Assign(assignment))) => *assignment,
-        Ok(Ok(_)) => return Err(usage("the first line on stdin must be an assignment".into())),
+        Ok(Ok(_)) => {
+            return Err(usage(
+                "the first line on stdin must be an assignment".into(),
+            ));
+        }
         Ok(Err(error)) => return Err(usage(error)),
         Err(_) => return Err(usage("no assignment came on stdin".into())),
     };
@@ -105,8 +116,11 @@ fn run(report: &Report) -> Result<(), Failure> {
     let network = Failure::new("network");
     let mut links = None;
     if assignment.stages > 1 {
-        let listening = Listening::new(&assignment, hello, &stats, report.clone()).map_err(|e| network(e.to_string()))?;
-        report(FromWorker::Listening { address: listening.address.to_string() });
+        let listening = Listening::new(&assignment, hello, &stats, report.clone())
+            .map_err(|e| network(e.to_string()))?;
+        report(FromWorker::Listening {
+            address: listening.address.to_string(),
+        });
         let peers = peers(&orders, assignment.stages)?;
         links = Some((listening, peers));
     }
@@ -117,11 +131,22 @@ fn run(report: &Report) -> Result<(), Failure> {
             let stop = input.clone();
             set_stop(&on_stop, move || drop(stop.send(Input::Shutdown)));
             let bytes = engine.piece_bytes();
-            let end = run_stage(&assignment, &listening, &peers, engine, bytes, &stats, report, (input, inputs))
-                .map_err(|e| network(e.to_string()))?;
+            let end = run_stage(
+                &assignment,
+                &listening,
+                &peers,
+                engine,
+                bytes,
+                &stats,
+                report,
+                (input, inputs),
+            )
+            .map_err(|e| network(e.to_string()))?;
             match end {
                 End::Shutdown => Ok(()),
-                End::HeadLost(error) => Err(Failure::new("peer")(format!("the head, stage 0, is gone: {error}"))),
+                End::HeadLost(error) => Err(Failure::new("peer")(format!(
+                    "the head, stage 0, is gone: {error}"
+                ))),
             }
         }
         (None, None) => Err(usage("a single stage needs an API to answer".into())),
@@ -140,25 +165,39 @@ fn check(assignment: &Assignment) -> Result<(), String> {
         return Err("layers, threads, context, kv_blocks and batch_rows must be at least 1".into());
     }
     if a.batch_rows > windlass_wire::frame::MAX_ROWS {
-        return Err(format!("batch_rows is at most {}", windlass_wire::frame::MAX_ROWS));
+        return Err(format!(
+            "batch_rows is at most {}",
+            windlass_wire::frame::MAX_ROWS
+        ));
     }
     Ok(())
 }
 
-fn peers(orders: &Receiver<Result<ToWorker, String>>, stages: u32) -> Result<Vec<SocketAddr>, Failure> {
+fn peers(
+    orders: &Receiver<Result<ToWorker, String>>,
+    stages: u32,
+) -> Result<Vec<SocketAddr>, Failure> {
     let usage = Failure::new("usage");
     match orders.recv() {
         Ok(Ok(ToWorker::Peers { addresses })) if addresses.len() == stages as usize => addresses
             .iter()
-            .map(|a| a.parse().map_err(|_| usage(format!("{a:?} is not an address of the form ip:port"))))
+            .map(|a| {
+                a.parse()
+                    .map_err(|_| usage(format!("{a:?} is not an address of the form ip:port")))
+            })
             .collect(),
-        Ok(Ok(_)) => Err(usage("the second line on stdin must give every stage's address".into())),
+        Ok(Ok(_)) => Err(usage(
+            "the second line on stdin must give every stage's address".into(),
+        )),
         Ok(Err(error)) => Err(usage(error)),
         Err(_) => Err(usage("stdin ended before the peers' addresses came".into())),
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the one place where everything meets")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the one place where everything meets"
+)]
 fn head(
     assignment: &Assignment,
     api: &ApiAssignment,
@@ -171,8 +210,13 @@ fn head(
     let network = Failure::new("network");
     let (sender, messages) = channel();
     let who = describe(assignment, engine.piece_bytes(), engine.kv_total());
-    let mut stages: Vec<StageTelemetry> =
-        (0..assignment.stages).map(|stage| StageTelemetry { stage, alive: true, ..StageTelemetry::default() }).collect();
+    let mut stages: Vec<StageTelemetry> = (0..assignment.stages)
+        .map(|stage| StageTelemetry {
+            stage,
+            alive: true,
+            ..StageTelemetry::default()
+        })
+        .collect();
     if let Some(own) = stages.first_mut() {
         *own = who.clone();
     }
@@ -188,16 +232,26 @@ fn head(
         .map(|(listening, peers)| Links::connect(&listening, &peers, assignment.stages, &sender))
         .transpose()
         .map_err(|e| network(e.to_string()))?;
-    board.own_stage(stats.clone(), links.as_ref().map(|l| l.downstream.sent()), who);
-    let limits = Limits { context: assignment.context, vocab: engine.vocab() as u32 };
+    board.own_stage(
+        stats.clone(),
+        links.as_ref().map(|l| l.downstream.sent()),
+        who,
+    );
+    let limits = Limits {
+        context: assignment.context,
+        vocab: engine.vocab() as u32,
+    };
     let (state, watch) = tokio::sync::watch::channel(board.status());
     let (queue, gate) = (sender.clone(), board.clone());
     let accept = move |pending: Pending| {
         gate.admission()?;
-        queue.send(Message::Submit(Box::new(pending))).map_err(|_| SubmitError::Stopping)
+        queue
+            .send(Message::Submit(Box::new(pending)))
+            .map_err(|_| SubmitError::Stopping)
     };
     let handle = HeadHandle::from_parts(limits, watch, Box::new(accept));
-    let service = crate::service::Service::open(assignment, api, handle.clone()).map_err(Failure::new("network"))?;
+    let service = crate::service::Service::open(assignment, api, handle.clone())
+        .map_err(Failure::new("network"))?;
     let stopper = service.stopper();
     let halt = sender.clone();
     set_stop(on_stop, move || {
@@ -206,22 +260,33 @@ fn head(
     });
     let events = handle.clone();
     let publish = Box::new(move |event| events.publish(event));
-    let scheduler =
-        Scheduler::new(engine, links, assignment.kv_blocks, assignment.batch_rows, board.clone(), publish, stats);
+    let scheduler = Scheduler::new(
+        engine,
+        links,
+        assignment.kv_blocks,
+        assignment.batch_rows,
+        board.clone(),
+        publish,
+        stats,
+    );
     let thread = std::thread::Builder::new()
         .name("head".into())
         .spawn(move || scheduler.run(&messages))
         .map_err(|e| Failure::new("internal")(format!("start a thread: {e}")))?;
+    let address = service.address().to_string();
     board.update(|status| {
         status.state = "serving".into();
-        status.api = service.address().to_string();
+        status.api.clone_from(&address);
     });
-    report(FromWorker::Ready);
-    report(FromWorker::Serving { api: service.address().to_string() });
-    let result = service.run(&board, &state);
+    let result = service.run(&board, &state, || {
+        report(FromWorker::Ready);
+        report(FromWorker::Serving { api: address });
+    });
     let _ = sender.send(Message::Shutdown);
     if thread.join().is_err() {
-        return Err(Failure::new("internal")("the head's loop ended unexpectedly".into()));
+        return Err(Failure::new("internal")(
+            "the head's loop ended unexpectedly".into(),
+        ));
     }
     result.map_err(network)
 }
@@ -253,7 +318,11 @@ fn read_orders() -> (Receiver<Result<ToWorker, String>>, OnStop) {
                 }
                 // The text of the error only: the line holds a key.
                 Ok(_) => serde_json::from_str::<ToWorker>(&line).map_err(|e| {
-                    format!("line {number} on stdin is not an order: {:?} at column {}", e.classify(), e.column())
+                    format!(
+                        "line {number} on stdin is not an order: {:?} at column {}",
+                        e.classify(),
+                        e.column()
+                    )
                 }),
             };
             match &order {

@@ -39,7 +39,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// An address that others can reach, without a key.
-    #[error("the API would listen on {0}, which others can reach, without an API key: set one, or listen on 127.0.0.1")]
+    #[error(
+        "the API would listen on {0}, which others can reach, without an API key: set one, or listen on 127.0.0.1"
+    )]
     KeyNeeded(SocketAddr),
     /// The hash in the assignment is none.
     #[error("the API key's hash is not 64 hex digits: it must be the key's SHA-256")]
@@ -60,7 +62,8 @@ pub enum ServeError {
 /// Answers requests until `shutdown` completes; then open requests have a few seconds to end.
 ///
 /// `control` is where the controller's socket is made (mode 0600); a socket that nobody answers
-/// any more is replaced. It is removed at the end.
+/// any more is replaced. It is removed at the end. `shutdown` is first polled when both listen,
+/// so it may also announce that.
 pub async fn serve(
     listener: TcpListener,
     control: Option<PathBuf>,
@@ -68,8 +71,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(ServeError::Address)?;
-    let gate =
-        Gate::new(state.api_key_sha256.as_deref(), address).ok_or(ServeError::KeyHash)?;
+    let gate = Gate::new(state.api_key_sha256.as_deref(), address).ok_or(ServeError::KeyHash)?;
     if !gate.keyed() && !address.ip().is_loopback() {
         return Err(ServeError::KeyNeeded(address));
     }

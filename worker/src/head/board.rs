@@ -27,7 +27,14 @@ struct Inner {
 impl Board {
     /// With the fixed parts of the status; `stages` one entry each.
     pub fn new(status: HeadStatus) -> Self {
-        Self { inner: Mutex::new(Inner { status, began: Instant::now(), own: None, stopping: false }) }
+        Self {
+            inner: Mutex::new(Inner {
+                status,
+                began: Instant::now(),
+                own: None,
+                stopping: false,
+            }),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -48,14 +55,21 @@ impl Board {
         if let Some(reason) = &inner.status.reason {
             return Err(SubmitError::Degraded(reason.clone()));
         }
-        if inner.status.waiting >= MAX_WAITING { Err(SubmitError::Overloaded) } else { Ok(()) }
+        if inner.status.waiting >= MAX_WAITING {
+            Err(SubmitError::Overloaded)
+        } else {
+            Ok(())
+        }
     }
 
     /// The state now.
     pub fn status(&self) -> HeadStatus {
         let mut inner = self.lock();
         let uptime = inner.began.elapsed().as_secs_f64();
-        let own = inner.own.as_ref().map(|(stats, sent, who)| stats.telemetry(who, sent.as_deref()));
+        let own = inner
+            .own
+            .as_ref()
+            .map(|(stats, sent, who)| stats.telemetry(who, sent.as_deref()));
         if let (Some(own), Some(slot)) = (own, inner.status.stages.first_mut()) {
             *slot = own;
         }

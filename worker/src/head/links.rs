@@ -25,10 +25,17 @@ pub struct Links {
 
 impl Links {
     /// Waits for every stage; their messages go to `head`.
-    pub fn connect(listening: &Listening, peers: &[SocketAddr], stages: u32, head: &Sender<Message>) -> Result<Self, NetError> {
+    pub fn connect(
+        listening: &Listening,
+        peers: &[SocketAddr],
+        stages: u32,
+        head: &Sender<Message>,
+    ) -> Result<Self, NetError> {
         let (reader, writer) = listening.connect(peers, 1, Role::Data)?;
         let lost = head.clone();
-        let downstream = Downstream::new(reader, writer, move |error| drop(lost.send(gone(1, &error))))?;
+        let downstream = Downstream::new(reader, writer, move |error| {
+            drop(lost.send(gone(1, &error)))
+        })?;
         let mut control = HashMap::new();
         for peer in listening.accept(stages as usize)? {
             let stage = peer.hello.stage;
@@ -40,7 +47,11 @@ impl Links {
                 Role::Data => read_tokens(stage, peer.reader, peer.writer, head.clone())?,
             }
         }
-        Ok(Self { downstream, control, stages })
+        Ok(Self {
+            downstream,
+            control,
+            stages,
+        })
     }
 
     /// Number of stages, the head's included.
@@ -64,12 +75,21 @@ impl Links {
 }
 
 fn gone(stage: u32, error: &NetError) -> Message {
-    Message::StageLost { stage, reason: error.to_string(), seen: Instant::now() }
+    Message::StageLost {
+        stage,
+        reason: error.to_string(),
+        seen: Instant::now(),
+    }
 }
 
 /// Credit is given as soon as a frame is read: the last stage never waits for the head, so a full
 /// ring cannot block itself. What is held here is bounded by the number of lanes.
-fn read_tokens(stage: u32, reader: FrameReader, mut writer: FrameWriter, head: Sender<Message>) -> Result<(), NetError> {
+fn read_tokens(
+    stage: u32,
+    reader: FrameReader,
+    mut writer: FrameWriter,
+    head: Sender<Message>,
+) -> Result<(), NetError> {
     let (_unused, spares) = channel();
     read_upstream(reader, spares, move |frame: Result<Frame, NetError>| {
         let message = match frame {
@@ -83,7 +103,11 @@ fn read_tokens(stage: u32, reader: FrameReader, mut writer: FrameWriter, head: S
     })
 }
 
-fn read_control(stage: u32, mut reader: FrameReader, head: Sender<Message>) -> Result<(), NetError> {
+fn read_control(
+    stage: u32,
+    mut reader: FrameReader,
+    head: Sender<Message>,
+) -> Result<(), NetError> {
     std::thread::Builder::new()
         .name(format!("control {stage}"))
         .spawn(move || {
@@ -93,7 +117,9 @@ fn read_control(stage: u32, mut reader: FrameReader, head: Sender<Message>) -> R
                         FrameType::Telemetry => {
                             match serde_json::from_slice::<StageTelemetry>(&frame.message) {
                                 // A stage speaks for itself only.
-                                Ok(report) if report.stage == stage => Message::Telemetry(Box::new(report)),
+                                Ok(report) if report.stage == stage => {
+                                    Message::Telemetry(Box::new(report))
+                                }
                                 _ => continue,
                             }
                         }

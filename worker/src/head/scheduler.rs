@@ -159,13 +159,23 @@ impl<C: Compute> Scheduler<C> {
                     slot.alive = alive;
                 }
             }),
-            Message::Fault { stage, epoch, message } => {
+            Message::Fault {
+                stage,
+                epoch,
+                message,
+            } => {
                 if epoch == self.epoch {
-                    self.fail_all(&format!("stage {stage} could not compute a step: {message}"));
+                    self.fail_all(&format!(
+                        "stage {stage} could not compute a step: {message}"
+                    ));
                     self.new_epoch();
                 }
             }
-            Message::StageLost { stage, reason, seen } => self.lost(stage, &reason, seen),
+            Message::StageLost {
+                stage,
+                reason,
+                seen,
+            } => self.lost(stage, &reason, seen),
             Message::Shutdown => {}
         }
         self.count();
@@ -188,12 +198,18 @@ impl<C: Compute> Scheduler<C> {
             let admit = Admit {
                 seq,
                 max_positions: sequence.positions(),
-                prompt: if penalised { sequence.pending.submission.prompt.clone() } else { Vec::new() },
+                prompt: if penalised {
+                    sequence.pending.submission.prompt.clone()
+                } else {
+                    Vec::new()
+                },
                 sampling,
             };
             self.admit(&admit);
         }
-        let Some(lane) = self.busy.iter().position(|busy| !busy) else { return false };
+        let Some(lane) = self.busy.iter().position(|busy| !busy) else {
+            return false;
+        };
         // Any idle lane may have work: its own decode rows, or a prompt.
         let lanes = self.busy.len();
         let found = (lane..lanes).find_map(|lane| {
@@ -201,7 +217,9 @@ impl<C: Compute> Scheduler<C> {
             let batch = idle.then(|| self.sequences.batch(lane as u16)).flatten()?;
             Some((lane as u16, batch))
         });
-        let Some((lane, batch)) = found else { return false };
+        let Some((lane, batch)) = found else {
+            return false;
+        };
         if let Err(message) = self.compute_batch(lane, &batch) {
             self.fail_all(&format!("the head could not compute a step: {message}"));
             self.new_epoch();
@@ -216,17 +234,32 @@ impl<C: Compute> Scheduler<C> {
         self.compute.embed(&batch.ids, &mut self.hidden)?;
         self.compute.forward(&batch.rows, &mut self.hidden)?;
         self.step += 1;
-        self.board.update(|status| status.prompt_tokens += u64::from(batch.prompt_rows));
+        self.board
+            .update(|status| status.prompt_tokens += u64::from(batch.prompt_rows));
         let Some(links) = &mut self.links else {
-            let tokens =
-                sample_rows(&mut self.compute, &batch.rows, &self.hidden, &mut self.logits, &mut self.samplers)?;
+            let tokens = sample_rows(
+                &mut self.compute,
+                &batch.rows,
+                &self.hidden,
+                &mut self.logits,
+                &mut self.samplers,
+            )?;
             self.stats.step(batch.rows.len(), began.elapsed());
-            let rows: Vec<RowEntry> = batch.rows.iter().copied().filter(RowEntry::samples).collect();
+            let rows: Vec<RowEntry> = batch
+                .rows
+                .iter()
+                .copied()
+                .filter(RowEntry::samples)
+                .collect();
             self.tokens(&rows, tokens);
             return Ok(());
         };
         self.stats.step(batch.rows.len(), began.elapsed());
-        let header = Header { lane, step: self.step, ..Header::new(FrameType::Hidden, self.epoch) };
+        let header = Header {
+            lane,
+            step: self.step,
+            ..Header::new(FrameType::Hidden, self.epoch)
+        };
         if let Some(busy) = self.busy.get_mut(usize::from(lane)) {
             *busy = true;
         }
@@ -253,7 +286,8 @@ impl<C: Compute> Scheduler<C> {
 
     fn tokens(&mut self, rows: &[RowEntry], tokens: Vec<Sampled>) {
         let now = Instant::now();
-        self.board.update(|status| status.generated_tokens += tokens.len() as u64);
+        self.board
+            .update(|status| status.generated_tokens += tokens.len() as u64);
         for (row, token) in rows.iter().zip(tokens) {
             if let Some(ended) = self.sequences.token(row.seq, token, now) {
                 self.free(ended.seq);
@@ -267,7 +301,11 @@ impl<C: Compute> Scheduler<C> {
             None => drop(self.samplers.insert(admit.seq, Sampler::new(admit))),
             Some(links) => {
                 if let Ok(payload) = serde_json::to_vec(admit) {
-                    let _ = links.downstream.send(Header::new(FrameType::Admit, self.epoch), &[], &payload);
+                    let _ = links.downstream.send(
+                        Header::new(FrameType::Admit, self.epoch),
+                        &[],
+                        &payload,
+                    );
                 }
             }
         }
@@ -277,8 +315,13 @@ impl<C: Compute> Scheduler<C> {
         self.compute.free(seq);
         self.samplers.remove(&seq);
         if let Some(links) = &mut self.links {
-            let row = RowEntry { seq, ..RowEntry::default() };
-            let _ = links.downstream.send(Header::new(FrameType::Free, self.epoch), &[row], &[]);
+            let row = RowEntry {
+                seq,
+                ..RowEntry::default()
+            };
+            let _ = links
+                .downstream
+                .send(Header::new(FrameType::Free, self.epoch), &[row], &[]);
         }
     }
 

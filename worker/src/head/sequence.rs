@@ -137,14 +137,22 @@ impl Sequences {
     /// The next micro-batch for `lane`: its decode rows, then prompt rows of the oldest
     /// sequences. `None` when there is nothing to do.
     pub fn batch(&mut self, lane: u16) -> Option<Batch> {
-        let mut batch = Batch { rows: Vec::new(), ids: Vec::new(), prompt_rows: 0 };
+        let mut batch = Batch {
+            rows: Vec::new(),
+            ids: Vec::new(),
+            prompt_rows: 0,
+        };
         for (&seq, sequence) in &mut self.active {
             if sequence.lane != lane || batch.rows.len() >= self.max_rows {
                 continue;
             }
             if let Some(id) = sequence.ready.take() {
                 let pos = sequence.pending.submission.prompt.len() as u32 + sequence.generated - 1;
-                batch.rows.push(RowEntry { seq, pos, flags: RowEntry::SAMPLE });
+                batch.rows.push(RowEntry {
+                    seq,
+                    pos,
+                    flags: RowEntry::SAMPLE,
+                });
                 batch.ids.push(id);
             }
         }
@@ -154,7 +162,11 @@ impl Sequences {
             let chunk = prompt.iter().enumerate().skip(sequence.fed).take(room);
             for (pos, &id) in chunk {
                 let last = pos + 1 == prompt.len();
-                batch.rows.push(RowEntry { seq, pos: pos as u32, flags: if last { RowEntry::SAMPLE } else { 0 } });
+                batch.rows.push(RowEntry {
+                    seq,
+                    pos: pos as u32,
+                    flags: if last { RowEntry::SAMPLE } else { 0 },
+                });
                 batch.ids.push(id);
                 batch.prompt_rows += 1;
                 sequence.fed = pos + 1;
@@ -176,7 +188,10 @@ impl Sequences {
         }
         if !eog {
             sequence.generated += 1;
-            let _ = sequence.pending.events.send(TokenEvent::Token { token, at: now });
+            let _ = sequence
+                .pending
+                .events
+                .send(TokenEvent::Token { token, at: now });
         }
         let reason = if eog {
             FinishReason::Eog(id)
@@ -188,15 +203,26 @@ impl Sequences {
         };
         let sequence = self.remove(seq)?;
         let timings = sequence.timings();
-        let _ = sequence.pending.events.send(TokenEvent::Finished { reason, timings });
+        let _ = sequence
+            .pending
+            .events
+            .send(TokenEvent::Finished { reason, timings });
         let outcome = if eog { "stop" } else { "length" };
-        Some(Ended { seq, outcome, timings })
+        Some(Ended {
+            seq,
+            outcome,
+            timings,
+        })
     }
 
     /// Ends the sequences that nobody waits for any more. `true` in a pair: it held blocks on the
     /// stages.
     pub fn sweep(&mut self) -> Vec<(Ended, bool)> {
-        let cancelled = |seq, sequence: &Sequence| Ended { seq, outcome: "cancelled", timings: sequence.timings() };
+        let cancelled = |seq, sequence: &Sequence| Ended {
+            seq,
+            outcome: "cancelled",
+            timings: sequence.timings(),
+        };
         let mut out = Vec::new();
         self.waiting.retain(|(seq, sequence)| {
             let left = sequence.pending.events.is_closed();
@@ -205,8 +231,12 @@ impl Sequences {
             }
             !left
         });
-        let left: Vec<u32> =
-            self.active.iter().filter(|(_, s)| s.pending.events.is_closed()).map(|(seq, _)| *seq).collect();
+        let left: Vec<u32> = self
+            .active
+            .iter()
+            .filter(|(_, s)| s.pending.events.is_closed())
+            .map(|(seq, _)| *seq)
+            .collect();
         for seq in left {
             if let Some(sequence) = self.remove(seq) {
                 out.push((cancelled(seq, &sequence), true));
@@ -218,13 +248,21 @@ impl Sequences {
     /// Ends everything with an error, and gives all blocks back.
     pub fn fail_all(&mut self, message: &str) -> Vec<Ended> {
         let active: Vec<u32> = self.active.keys().copied().collect();
-        let mut all: Vec<(u32, Sequence)> =
-            active.into_iter().filter_map(|seq| Some((seq, self.remove(seq)?))).collect();
+        let mut all: Vec<(u32, Sequence)> = active
+            .into_iter()
+            .filter_map(|seq| Some((seq, self.remove(seq)?)))
+            .collect();
         all.extend(self.waiting.drain(..));
         all.into_iter()
             .map(|(seq, sequence)| {
-                let _ = sequence.pending.events.send(TokenEvent::Failed { message: message.to_owned() });
-                Ended { seq, outcome: "error", timings: sequence.timings() }
+                let _ = sequence.pending.events.send(TokenEvent::Failed {
+                    message: message.to_owned(),
+                });
+                Ended {
+                    seq,
+                    outcome: "error",
+                    timings: sequence.timings(),
+                }
             })
             .collect()
     }
@@ -236,15 +274,20 @@ impl Sequences {
     }
 
     fn lightest_lane(&self) -> u16 {
-        let load = |lane: u16| self.active.values().filter(|s| s.first.is_some() && s.lane == lane).count();
+        let load = |lane: u16| {
+            self.active
+                .values()
+                .filter(|s| s.first.is_some() && s.lane == lane)
+                .count()
+        };
         (0..self.lanes).min_by_key(|&lane| load(lane)).unwrap_or(0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::handle::Submission;
+    use super::*;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
     use windlass_wire::payload::Sampling;
 
@@ -266,7 +309,10 @@ mod tests {
     }
 
     fn token(id: u32) -> Sampled {
-        Sampled { id, ..Sampled::default() }
+        Sampled {
+            id,
+            ..Sampled::default()
+        }
     }
 
     #[test]
@@ -276,9 +322,23 @@ mod tests {
         all.push(1, sequence);
         all.admit(Instant::now());
         let chunks: Vec<_> = (0..3).map(|lane| all.batch(lane).unwrap()).collect();
-        assert_eq!(chunks.iter().map(|c| c.rows.len()).collect::<Vec<_>>(), [4, 4, 2]);
-        let samples: Vec<_> = chunks.iter().flat_map(|c| &c.rows).filter(|r| r.samples()).collect();
-        assert_eq!(samples, [&RowEntry { seq: 1, pos: 9, flags: 1 }]);
+        assert_eq!(
+            chunks.iter().map(|c| c.rows.len()).collect::<Vec<_>>(),
+            [4, 4, 2]
+        );
+        let samples: Vec<_> = chunks
+            .iter()
+            .flat_map(|c| &c.rows)
+            .filter(|r| r.samples())
+            .collect();
+        assert_eq!(
+            samples,
+            [&RowEntry {
+                seq: 1,
+                pos: 9,
+                flags: 1
+            }]
+        );
         assert_eq!(all.batch(0), None);
     }
 
@@ -292,7 +352,14 @@ mod tests {
         all.push(2, request(9, 5).0);
         all.admit(Instant::now());
         let batch = all.batch(0).unwrap();
-        assert_eq!(batch.rows[0], RowEntry { seq: 1, pos: 2, flags: 1 });
+        assert_eq!(
+            batch.rows[0],
+            RowEntry {
+                seq: 1,
+                pos: 2,
+                flags: 1
+            }
+        );
         assert_eq!(batch.ids, [7, 0, 1, 2]);
         assert_eq!(batch.prompt_rows, 3);
     }
@@ -323,7 +390,13 @@ mod tests {
         all.batch(0);
         let ended = all.token(1, token(99), Instant::now()).unwrap();
         assert_eq!((ended.outcome, ended.timings.tokens), ("stop", 0));
-        assert!(matches!(events.try_recv(), Ok(TokenEvent::Finished { reason: FinishReason::Eog(99), .. })));
+        assert!(matches!(
+            events.try_recv(),
+            Ok(TokenEvent::Finished {
+                reason: FinishReason::Eog(99),
+                ..
+            })
+        ));
         assert_eq!(all.blocks_free, 10);
     }
 
@@ -351,7 +424,10 @@ mod tests {
         for seq in 1..=6 {
             all.token(seq, token(5), Instant::now());
         }
-        assert_eq!([0, 1, 2].map(|lane| all.batch(lane).unwrap().rows.len()), [2, 2, 2]);
+        assert_eq!(
+            [0, 1, 2].map(|lane| all.batch(lane).unwrap().rows.len()),
+            [2, 2, 2]
+        );
     }
 
     #[test]

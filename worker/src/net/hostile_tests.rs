@@ -46,10 +46,19 @@ fn victim() -> Victim {
     let address = listener.local_addr().unwrap();
     let (links, accepted) = channel();
     let (reports, refused) = channel();
-    let report = Arc::new(move |peer, error: &NetError| drop(reports.send((peer, error.to_string()))));
-    let gate = Gate { own: hello(1, Role::Data), stages: 3 };
+    let report =
+        Arc::new(move |peer, error: &NetError| drop(reports.send((peer, error.to_string()))));
+    let gate = Gate {
+        own: hello(1, Role::Data),
+        stages: 3,
+    };
     listen(listener, tls, gate, links, report, Arc::default()).unwrap();
-    Victim { address, accepted, refused, authority }
+    Victim {
+        address,
+        accepted,
+        refused,
+        authority,
+    }
 }
 
 impl Victim {
@@ -63,7 +72,9 @@ impl Victim {
         assert_eq!(who, peer);
         assert!(why.contains(words), "{why}");
         let tls = self.tls(0);
-        connect(self.address, 1, &tls, &hello(0, Role::Data), Instant::now()).map(drop).unwrap();
+        connect(self.address, 1, &tls, &hello(0, Role::Data), Instant::now())
+            .map(drop)
+            .unwrap();
         assert_eq!(self.accepted.recv().unwrap().hello.stage, 0);
     }
 
@@ -90,7 +101,10 @@ impl Victim {
 
 fn hello_frame(hello: &Hello) -> Vec<u8> {
     let payload = serde_json::to_vec(hello).unwrap();
-    let header = Header { payload: payload.len() as u64, ..Header::new(FrameType::Hello, 0) };
+    let header = Header {
+        payload: payload.len() as u64,
+        ..Header::new(FrameType::Hello, 0)
+    };
     [header.encode().as_slice(), &payload].concat()
 }
 
@@ -104,7 +118,9 @@ fn plain_tcp_is_refused_and_named() {
 #[test]
 fn garbage_is_refused_and_named() {
     let victim = victim();
-    let garbage: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let garbage: Vec<u8> = (0..4096u32)
+        .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     let peer = victim.raw(&garbage);
     victim.expect_refusal(peer, "TLS handshake failed");
 }
@@ -126,7 +142,11 @@ fn a_certificate_of_another_deployment_is_refused() {
     if let Ok((mut reader, mut writer)) = establish(session, socket) {
         // TLS 1.3: the client learns of the refusal with its first read.
         let _ = writer.write_all_parts(&[&hello_frame(&hello(0, Role::Data))]);
-        assert!(reader.read(&mut [0; 1]).is_err_and(|e| e.to_string().contains("alert")));
+        assert!(
+            reader
+                .read(&mut [0; 1])
+                .is_err_and(|e| e.to_string().contains("alert"))
+        );
     }
     victim.expect_refusal(peer, "TLS handshake failed");
 }
@@ -134,30 +154,80 @@ fn a_certificate_of_another_deployment_is_refused() {
 #[test]
 fn a_certificate_of_another_stage_is_refused() {
     let victim = victim();
-    let error = connect(victim.address, 1, &victim.tls(2), &hello(0, Role::Data), Instant::now()).map(drop).unwrap_err();
-    assert!(error.to_string().contains("certificate is of another stage"), "{error}");
+    let error = connect(
+        victim.address,
+        1,
+        &victim.tls(2),
+        &hello(0, Role::Data),
+        Instant::now(),
+    )
+    .map(drop)
+    .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("certificate is of another stage"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_genuine_stage_that_does_not_send_here_is_refused() {
     let victim = victim();
-    let error = connect(victim.address, 1, &victim.tls(2), &hello(2, Role::Data), Instant::now()).map(drop).unwrap_err();
-    assert!(error.to_string().contains("sends to another stage"), "{error}");
+    let error = connect(
+        victim.address,
+        1,
+        &victim.tls(2),
+        &hello(2, Role::Data),
+        Instant::now(),
+    )
+    .map(drop)
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("sends to another stage"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_server_that_is_another_stage_is_not_talked_to() {
     let victim = victim();
-    let error = connect(victim.address, 2, &victim.tls(0), &hello(0, Role::Data), Instant::now()).map(drop).unwrap_err();
-    assert!(error.to_string().contains("TLS handshake failed"), "{error}");
+    let error = connect(
+        victim.address,
+        2,
+        &victim.tls(0),
+        &hello(0, Role::Data),
+        Instant::now(),
+    )
+    .map(drop)
+    .unwrap_err();
+    assert!(
+        error.to_string().contains("TLS handshake failed"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_second_connection_of_the_same_stage_is_refused() {
     let victim = victim();
     let tls = victim.tls(0);
-    let first = connect(victim.address, 1, &tls, &hello(0, Role::Data), Instant::now()).unwrap();
-    let error = connect(victim.address, 1, &tls, &hello(0, Role::Data), Instant::now()).map(drop).unwrap_err();
+    let first = connect(
+        victim.address,
+        1,
+        &tls,
+        &hello(0, Role::Data),
+        Instant::now(),
+    )
+    .unwrap();
+    let error = connect(
+        victim.address,
+        1,
+        &tls,
+        &hello(0, Role::Data),
+        Instant::now(),
+    )
+    .map(drop)
+    .unwrap_err();
     assert!(error.to_string().contains("already connected"), "{error}");
     drop(first);
 }
@@ -189,14 +259,31 @@ fn a_frame_claiming_a_tebibyte_is_refused() {
 #[test]
 fn another_build_is_refused_with_what_to_do() {
     let victim = victim();
-    let other = Hello { build: "2".into(), ..hello(0, Role::Data) };
-    let error = connect(victim.address, 1, &victim.tls(0), &other, Instant::now()).map(drop).unwrap_err();
-    assert!(error.to_string().contains("put the same build on every host"), "{error}");
+    let other = Hello {
+        build: "2".into(),
+        ..hello(0, Role::Data)
+    };
+    let error = connect(victim.address, 1, &victim.tls(0), &other, Instant::now())
+        .map(drop)
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("put the same build on every host"),
+        "{error}"
+    );
 }
 
 fn pair() -> (FrameReader, FrameWriter, FrameReader, FrameWriter) {
     let victim = victim();
-    let (reader, writer) = connect(victim.address, 1, &victim.tls(0), &hello(0, Role::Data), Instant::now()).unwrap();
+    let (reader, writer) = connect(
+        victim.address,
+        1,
+        &victim.tls(0),
+        &hello(0, Role::Data),
+        Instant::now(),
+    )
+    .unwrap();
     let theirs = victim.accepted.recv().unwrap();
     (reader, writer, theirs.reader, theirs.writer)
 }
@@ -204,28 +291,51 @@ fn pair() -> (FrameReader, FrameWriter, FrameReader, FrameWriter) {
 #[test]
 fn a_decode_frame_is_four_times_hidden_plus_header_and_row() {
     let (_r, mut writer, mut theirs, _w) = pair();
-    let before = writer.sent().bytes.load(std::sync::atomic::Ordering::Relaxed);
-    let row = RowEntry { seq: 3, pos: 9, flags: 1 };
-    let states: Vec<f32> = (0..HIDDEN).map(|i| i as f32 * 0.1 - f32::MIN_POSITIVE).collect();
-    writer.hidden(Header::new(FrameType::Hidden, 1), &[row], &states).unwrap();
+    let before = writer
+        .sent()
+        .bytes
+        .load(std::sync::atomic::Ordering::Relaxed);
+    let row = RowEntry {
+        seq: 3,
+        pos: 9,
+        flags: 1,
+    };
+    let states: Vec<f32> = (0..HIDDEN)
+        .map(|i| i as f32 * 0.1 - f32::MIN_POSITIVE)
+        .collect();
+    writer
+        .hidden(Header::new(FrameType::Hidden, 1), &[row], &states)
+        .unwrap();
     let frame = theirs.read().unwrap();
     assert_eq!(frame.rows, [row]);
     assert_eq!(frame.hidden, states);
-    let sent = writer.sent().bytes.load(std::sync::atomic::Ordering::Relaxed) - before;
+    let sent = writer
+        .sent()
+        .bytes
+        .load(std::sync::atomic::Ordering::Relaxed)
+        - before;
     assert_eq!(sent, 64 + 16 + 4 * HIDDEN as u64);
 }
 
 #[test]
 fn large_frames_pass_both_ways_at_once() {
     let (mut r1, mut w1, mut r2, mut w2) = pair();
-    let rows: Vec<_> = (0..4096).map(|pos| RowEntry { seq: 1, pos, flags: 0 }).collect();
+    let rows: Vec<_> = (0..4096)
+        .map(|pos| RowEntry {
+            seq: 1,
+            pos,
+            flags: 0,
+        })
+        .collect();
     let states: Vec<f32> = (0..4096 * HIDDEN).map(|i| i as f32).collect();
     std::thread::scope(|scope| {
         for writer in [&mut w1, &mut w2] {
             let (rows, states) = (&rows, &states);
             scope.spawn(move || {
                 for _ in 0..20 {
-                    writer.hidden(Header::new(FrameType::Hidden, 1), rows, states).unwrap();
+                    writer
+                        .hidden(Header::new(FrameType::Hidden, 1), rows, states)
+                        .unwrap();
                 }
             });
         }
@@ -252,7 +362,17 @@ fn a_closed_link_is_told_from_a_cut_frame() {
 #[test]
 fn hidden_states_of_another_width_end_the_link() {
     let (_r, mut writer, mut theirs, _w) = pair();
-    let row = RowEntry { seq: 3, pos: 9, flags: 1 };
-    writer.hidden(Header::new(FrameType::Hidden, 1), &[row], &[0.0; HIDDEN + 1]).unwrap();
+    let row = RowEntry {
+        seq: 3,
+        pos: 9,
+        flags: 1,
+    };
+    writer
+        .hidden(
+            Header::new(FrameType::Hidden, 1),
+            &[row],
+            &[0.0; HIDDEN + 1],
+        )
+        .unwrap();
     assert!(matches!(theirs.read(), Err(NetError::Frame(_))));
 }

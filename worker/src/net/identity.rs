@@ -23,19 +23,26 @@ impl StageTls {
     /// Reads the PEM of an assignment.
     pub fn new(deployment: &str, identity: &Identity) -> Result<Self, NetError> {
         let bad = |what: &'static str| {
-            move |error: &dyn std::fmt::Display| NetError::Identity { what, reason: error.to_string() }
+            move |error: &dyn std::fmt::Display| NetError::Identity {
+                what,
+                reason: error.to_string(),
+            }
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(identity.authority.as_bytes())
             .map_err(|e| bad("the authority's certificate")(&e))?;
-        roots.add(authority).map_err(|e| bad("the authority's certificate")(&e))?;
+        roots
+            .add(authority)
+            .map_err(|e| bad("the authority's certificate")(&e))?;
         let roots = Arc::new(roots);
         let chain = vec![
             CertificateDer::from_pem_slice(identity.certificate.as_bytes())
                 .map_err(|e| bad("the certificate")(&e))?,
         ];
-        let key = || PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|e| bad("the key")(&e));
+        let key = || {
+            PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(|e| bad("the key")(&e))
+        };
 
         let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
             .build()
@@ -55,7 +62,11 @@ impl StageTls {
             .with_client_auth_cert(chain, key()?)
             .map_err(|e| bad("the certificate or key")(&e))?;
         client.resumption = rustls::client::Resumption::disabled();
-        Ok(Self { deployment: deployment.to_owned(), server: Arc::new(server), client: Arc::new(client) })
+        Ok(Self {
+            deployment: deployment.to_owned(),
+            server: Arc::new(server),
+            client: Arc::new(client),
+        })
     }
 
     /// Deployment the identity is bound to.
@@ -70,19 +81,30 @@ impl StageTls {
 
     /// A session that will only talk to `stage` of this deployment.
     pub fn connect(&self, stage: u32) -> Result<ClientConnection, NetError> {
-        ClientConnection::new(self.client.clone(), self.name_of(stage)?).map_err(|e| NetError::Tls(e.to_string()))
+        ClientConnection::new(self.client.clone(), self.name_of(stage)?)
+            .map_err(|e| NetError::Tls(e.to_string()))
     }
 
     /// Checks that a certificate, already verified against the authority, is that of `stage`.
-    pub fn check_stage(&self, certificate: &CertificateDer<'_>, stage: u32) -> Result<(), NetError> {
+    pub fn check_stage(
+        &self,
+        certificate: &CertificateDer<'_>,
+        stage: u32,
+    ) -> Result<(), NetError> {
         let name = self.name_of(stage)?;
         webpki::EndEntityCert::try_from(certificate)
             .and_then(|c| c.verify_is_valid_for_subject_name(&name))
-            .map_err(|_| NetError::Refused(format!("the peer calls itself stage {stage}; its certificate is of another stage")))
+            .map_err(|_| {
+                NetError::Refused(format!(
+                    "the peer calls itself stage {stage}; its certificate is of another stage"
+                ))
+            })
     }
 
     fn name_of(&self, stage: u32) -> Result<ServerName<'static>, NetError> {
-        ServerName::try_from(stage_name(&self.deployment, stage))
-            .map_err(|e| NetError::Identity { what: "the deployment's name", reason: e.to_string() })
+        ServerName::try_from(stage_name(&self.deployment, stage)).map_err(|e| NetError::Identity {
+            what: "the deployment's name",
+            reason: e.to_string(),
+        })
     }
 }

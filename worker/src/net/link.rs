@@ -35,7 +35,11 @@ pub struct FrameReader<R = SecureReader> {
 impl<R: Read> FrameReader<R> {
     /// `hidden`: floats in a row; 0 refuses hidden states.
     pub fn new(stream: R, hidden: usize) -> Self {
-        Self { stream, hidden, spare: Vec::new() }
+        Self {
+            stream,
+            hidden,
+            spare: Vec::new(),
+        }
     }
 
     /// The stream below.
@@ -70,12 +74,20 @@ impl<R: Read> FrameReader<R> {
             self.fill(bytemuck::cast_slice_mut(&mut hidden))?;
         } else if header.payload > 0 {
             // Grows as bytes come: a claim alone takes no memory.
-            let read = (&mut self.stream).take(header.payload).read_to_end(&mut message).map_err(lost)?;
+            let read = (&mut self.stream)
+                .take(header.payload)
+                .read_to_end(&mut message)
+                .map_err(lost)?;
             if (read as u64) < header.payload {
                 return Err(NetError::Truncated);
             }
         }
-        Ok(Frame { header, rows, hidden, message })
+        Ok(Frame {
+            header,
+            rows,
+            hidden,
+            message,
+        })
     }
 
     fn fill_start(&mut self, head: &mut [u8]) -> Result<(), NetError> {
@@ -102,7 +114,10 @@ fn lost(error: std::io::Error) -> NetError {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, UnexpectedEof};
     match error.kind() {
         ConnectionReset | ConnectionAborted | UnexpectedEof => NetError::Closed,
-        _ => NetError::Io { operation: "read from the peer".into(), source: error },
+        _ => NetError::Io {
+            operation: "read from the peer".into(),
+            source: error,
+        },
     }
 }
 
@@ -129,7 +144,11 @@ pub struct FrameWriter {
 impl FrameWriter {
     /// Over a writing half.
     pub fn new(stream: SecureWriter) -> Self {
-        Self { stream, head: Vec::new(), sent: Arc::default() }
+        Self {
+            stream,
+            head: Vec::new(),
+            sent: Arc::default(),
+        }
     }
 
     /// Counters, readable from other threads.
@@ -139,7 +158,9 @@ impl FrameWriter {
 
     /// A handle that ends the connection from another thread.
     pub fn closer(&self) -> Result<super::secure::Closer, NetError> {
-        self.stream.closer().map_err(NetError::io("duplicate a socket"))
+        self.stream
+            .closer()
+            .map_err(NetError::io("duplicate a socket"))
     }
 
     /// Ends the connection.
@@ -148,23 +169,40 @@ impl FrameWriter {
     }
 
     /// Sends hidden states: `hidden` is rows x width.
-    pub fn hidden(&mut self, mut header: Header, rows: &[RowEntry], hidden: &[f32]) -> Result<(), NetError> {
+    pub fn hidden(
+        &mut self,
+        mut header: Header,
+        rows: &[RowEntry],
+        hidden: &[f32],
+    ) -> Result<(), NetError> {
         header.kind = FrameType::Hidden;
         header.dtype = WireDtype::F32;
         self.write(header, rows, bytemuck::cast_slice(hidden))
     }
 
     /// Sends any frame; rows and payload lengths are filled in.
-    pub fn write(&mut self, mut header: Header, rows: &[RowEntry], payload: &[u8]) -> Result<(), NetError> {
+    pub fn write(
+        &mut self,
+        mut header: Header,
+        rows: &[RowEntry],
+        payload: &[u8],
+    ) -> Result<(), NetError> {
         header.rows = rows.len() as u32;
         header.payload = payload.len() as u64;
         self.head.clear();
         self.head.extend_from_slice(&header.encode());
         encode_rows(rows, &mut self.head);
-        self.stream.write_all_parts(&[&self.head, payload]).map_err(|e| match e.kind() {
-            std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => NetError::Closed,
-            _ => NetError::Io { operation: "write to the peer".into(), source: e },
-        })?;
+        self.stream
+            .write_all_parts(&[&self.head, payload])
+            .map_err(|e| match e.kind() {
+                std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset => {
+                    NetError::Closed
+                }
+                _ => NetError::Io {
+                    operation: "write to the peer".into(),
+                    source: e,
+                },
+            })?;
         let bytes = header.frame_bytes();
         self.sent.frames.fetch_add(1, Relaxed);
         self.sent.bytes.fetch_add(bytes, Relaxed);

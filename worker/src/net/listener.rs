@@ -44,10 +44,16 @@ impl Gate {
         let own = &self.own;
         let refuse = |why: String| Err(NetError::Refused(why));
         if hello.deployment != own.deployment {
-            return refuse(format!("it belongs to deployment {:?}, this is {:?}", hello.deployment, own.deployment));
+            return refuse(format!(
+                "it belongs to deployment {:?}, this is {:?}",
+                hello.deployment, own.deployment
+            ));
         }
         if hello.build != own.build {
-            return refuse(format!("it runs build {}, this is {}: put the same build on every host", hello.build, own.build));
+            return refuse(format!(
+                "it runs build {}, this is {}: put the same build on every host",
+                hello.build, own.build
+            ));
         }
         if hello.model_sha256 != own.model_sha256 || hello.hidden != own.hidden {
             return refuse("it holds pieces of another model".into());
@@ -60,10 +66,13 @@ impl Gate {
         }
         let previous = (own.stage + self.stages - 1) % self.stages;
         match hello.role {
-            Role::Data if hello.stage != previous => {
-                refuse(format!("stage {} sends to another stage; {previous} sends here", hello.stage))
+            Role::Data if hello.stage != previous => refuse(format!(
+                "stage {} sends to another stage; {previous} sends here",
+                hello.stage
+            )),
+            Role::Control if own.stage != 0 => {
+                refuse("control connections go to the head, stage 0".into())
             }
-            Role::Control if own.stage != 0 => refuse("control connections go to the head, stage 0".into()),
             Role::Control if hello.stage == 0 || hello.stage >= self.stages => {
                 refuse(format!("there is no stage {} to control", hello.stage))
             }
@@ -86,39 +95,44 @@ pub fn listen(
 ) -> std::io::Result<()> {
     let busy = Arc::new(AtomicUsize::new(0));
     let taken: Arc<Mutex<Vec<(Role, u32)>>> = Arc::default();
-    std::thread::Builder::new().name("listener".into()).spawn(move || {
-        for socket in listener.incoming() {
-            let Ok(socket) = socket else {
-                // Out of descriptors or a peer gone before we looked: neither ends the worker.
-                std::thread::sleep(Duration::from_millis(10));
-                continue;
-            };
-            let Ok(peer) = socket.peer_addr() else { continue };
-            if busy.fetch_add(1, Relaxed) >= MAX_HANDSHAKES {
-                busy.fetch_sub(1, Relaxed);
-                refusals.fetch_add(1, Relaxed);
-                continue;
-            }
-            let (tls, gate, accepted, refused) = (tls.clone(), gate.clone(), accepted.clone(), refused.clone());
-            let (busy, taken, refusals) = (busy.clone(), taken.clone(), refusals.clone());
-            let spawned = std::thread::Builder::new().name("handshake".into()).spawn({
-                let busy = busy.clone();
-                move || {
-                    match greet(socket, &tls, &gate, &taken) {
-                        Ok(link) => drop(accepted.send(link)),
-                        Err(error) => {
-                            refusals.fetch_add(1, Relaxed);
-                            refused(peer, &error);
+    std::thread::Builder::new()
+        .name("listener".into())
+        .spawn(move || {
+            for socket in listener.incoming() {
+                let Ok(socket) = socket else {
+                    // Out of descriptors or a peer gone before we looked: neither ends the worker.
+                    std::thread::sleep(Duration::from_millis(10));
+                    continue;
+                };
+                let Ok(peer) = socket.peer_addr() else {
+                    continue;
+                };
+                if busy.fetch_add(1, Relaxed) >= MAX_HANDSHAKES {
+                    busy.fetch_sub(1, Relaxed);
+                    refusals.fetch_add(1, Relaxed);
+                    continue;
+                }
+                let (tls, gate, accepted, refused) =
+                    (tls.clone(), gate.clone(), accepted.clone(), refused.clone());
+                let (busy, taken, refusals) = (busy.clone(), taken.clone(), refusals.clone());
+                let spawned = std::thread::Builder::new().name("handshake".into()).spawn({
+                    let busy = busy.clone();
+                    move || {
+                        match greet(socket, &tls, &gate, &taken) {
+                            Ok(link) => drop(accepted.send(link)),
+                            Err(error) => {
+                                refusals.fetch_add(1, Relaxed);
+                                refused(peer, &error);
+                            }
                         }
+                        busy.fetch_sub(1, Relaxed);
                     }
+                });
+                if spawned.is_err() {
                     busy.fetch_sub(1, Relaxed);
                 }
-            });
-            if spawned.is_err() {
-                busy.fetch_sub(1, Relaxed);
             }
-        }
-    })?;
+        })?;
     Ok(())
 }
 
@@ -132,7 +146,10 @@ fn greet(
     let mut reader = FrameReader::new(reader, gate.own.hidden as usize);
     let mut writer = FrameWriter::new(writer);
     let verdict = read_hello(&mut reader).and_then(|hello| {
-        let certificate = reader.stream().peer_certificate().ok_or_else(|| NetError::Tls("no certificate".into()))?;
+        let certificate = reader
+            .stream()
+            .peer_certificate()
+            .ok_or_else(|| NetError::Tls("no certificate".into()))?;
         tls.check_stage(&certificate, hello.stage)?;
         gate.judge(&hello)?;
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,10 +166,18 @@ fn greet(
         Ok(hello) => {
             writer.write(Header::new(FrameType::Welcome, 0), &[], &[])?;
             reader.stream().wait_forever()?;
-            Ok(Accepted { hello, reader, writer })
+            Ok(Accepted {
+                hello,
+                reader,
+                writer,
+            })
         }
         Err(error) => {
-            let _ = writer.write(Header::new(FrameType::Fault, 0), &[], error.to_string().as_bytes());
+            let _ = writer.write(
+                Header::new(FrameType::Fault, 0),
+                &[],
+                error.to_string().as_bytes(),
+            );
             writer.close();
             Err(error)
         }
@@ -164,11 +189,15 @@ fn read_hello(reader: &mut FrameReader) -> Result<Hello, NetError> {
     if frame.header.kind != FrameType::Hello {
         return Err(unexpected("hello", &frame));
     }
-    serde_json::from_slice(&frame.message).map_err(|e| NetError::Refused(format!("its hello is malformed: {e}")))
+    serde_json::from_slice(&frame.message)
+        .map_err(|e| NetError::Refused(format!("its hello is malformed: {e}")))
 }
 
 fn unexpected(expected: &'static str, frame: &Frame) -> NetError {
-    NetError::Unexpected { expected, got: format!("{:?}", frame.header.kind) }
+    NetError::Unexpected {
+        expected,
+        got: format!("{:?}", frame.header.kind),
+    }
 }
 
 /// Connects to `stage` at `address`, trying until `deadline` while nothing listens there yet.
@@ -184,7 +213,10 @@ pub fn connect(
             Ok(socket) => break socket,
             Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(50)),
             Err(error) => {
-                return Err(NetError::Io { operation: format!("connect to stage {stage} at {address}"), source: error });
+                return Err(NetError::Io {
+                    operation: format!("connect to stage {stage} at {address}"),
+                    source: error,
+                });
             }
         }
     };

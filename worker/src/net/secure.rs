@@ -69,21 +69,36 @@ pub fn establish(
         result = session.write_tls(&mut io).map(drop);
     }
     result.map_err(|e| match e.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            NetError::Tls(format!("nothing valid came within {} s", HANDSHAKE_TIMEOUT.as_secs()))
-        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NetError::Tls(format!(
+            "nothing valid came within {} s",
+            HANDSHAKE_TIMEOUT.as_secs()
+        )),
         _ => NetError::Tls(e.to_string()),
     })?;
-    let clone = socket.try_clone().map_err(NetError::io("duplicate a socket"))?;
+    let clone = socket
+        .try_clone()
+        .map_err(NetError::io("duplicate a socket"))?;
     let shared = Arc::new(Mutex::new(session));
     Ok((
-        SecureReader { shared: shared.clone(), socket: clone, cipher: vec![0; READ_BYTES], start: 0, end: 0 },
-        SecureWriter { shared, socket, cipher: Vec::new() },
+        SecureReader {
+            shared: shared.clone(),
+            socket: clone,
+            cipher: vec![0; READ_BYTES],
+            start: 0,
+            end: 0,
+        },
+        SecureWriter {
+            shared,
+            socket,
+            cipher: Vec::new(),
+        },
     ))
 }
 
 fn set_timeout(socket: &TcpStream, timeout: Option<Duration>) -> Result<(), NetError> {
-    socket.set_read_timeout(timeout).map_err(NetError::io("set a read timeout"))
+    socket
+        .set_read_timeout(timeout)
+        .map_err(NetError::io("set a read timeout"))
 }
 
 impl SecureReader {
@@ -94,7 +109,9 @@ impl SecureReader {
 
     /// The certificate the peer proved to own.
     pub fn peer_certificate(&self) -> Option<rustls::pki_types::CertificateDer<'static>> {
-        lock(&self.shared).peer_certificates().and_then(|c| c.first().cloned())
+        lock(&self.shared)
+            .peer_certificates()
+            .and_then(|c| c.first().cloned())
     }
 }
 
@@ -108,7 +125,11 @@ impl Read for SecureReader {
                         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                         other => return other,
                     }
-                    let Some(mut pending) = self.cipher.get(self.start..self.end).filter(|p| !p.is_empty()) else {
+                    let Some(mut pending) = self
+                        .cipher
+                        .get(self.start..self.end)
+                        .filter(|p| !p.is_empty())
+                    else {
                         break;
                     };
                     let taken = session.read_tls(&mut pending)?;

@@ -30,7 +30,13 @@ impl Downstream {
         writer: FrameWriter,
         lost: impl FnOnce(NetError) + Send + 'static,
     ) -> Result<Self, NetError> {
-        let credit = Arc::new((Mutex::new(Credit { left: WINDOW, dead: false }), Condvar::new()));
+        let credit = Arc::new((
+            Mutex::new(Credit {
+                left: WINDOW,
+                dead: false,
+            }),
+            Condvar::new(),
+        ));
         let theirs = credit.clone();
         std::thread::Builder::new()
             .name("credit".into())
@@ -44,7 +50,10 @@ impl Downstream {
                             wake.notify_one();
                         }
                         Ok(frame) => {
-                            break NetError::Unexpected { expected: "credit", got: format!("{:?}", frame.header.kind) };
+                            break NetError::Unexpected {
+                                expected: "credit",
+                                got: format!("{:?}", frame.header.kind),
+                            };
                         }
                         Err(error) => break error,
                     }
@@ -64,13 +73,23 @@ impl Downstream {
     }
 
     /// Sends hidden states once the receiver has room.
-    pub fn hidden(&mut self, header: Header, rows: &[RowEntry], hidden: &[f32]) -> Result<(), NetError> {
+    pub fn hidden(
+        &mut self,
+        header: Header,
+        rows: &[RowEntry],
+        hidden: &[f32],
+    ) -> Result<(), NetError> {
         self.take_credit()?;
         self.writer.hidden(header, rows, hidden)
     }
 
     /// Sends any other frame once the receiver has room.
-    pub fn send(&mut self, header: Header, rows: &[RowEntry], payload: &[u8]) -> Result<(), NetError> {
+    pub fn send(
+        &mut self,
+        header: Header,
+        rows: &[RowEntry],
+        payload: &[u8],
+    ) -> Result<(), NetError> {
         self.take_credit()?;
         self.writer.write(header, rows, payload)
     }
@@ -91,5 +110,12 @@ impl Downstream {
 
 /// Tells the sender that a frame was taken.
 pub fn give_credit(writer: &mut FrameWriter) -> Result<(), NetError> {
-    writer.write(Header { step: 1, ..Header::new(FrameType::Credit, 0) }, &[], &[])
+    writer.write(
+        Header {
+            step: 1,
+            ..Header::new(FrameType::Credit, 0)
+        },
+        &[],
+        &[],
+    )
 }

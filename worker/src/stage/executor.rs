@@ -88,7 +88,9 @@ impl<C: Compute> Executor<C> {
         let mut logits = Vec::new();
         loop {
             let waited = Instant::now();
-            let Ok(next) = input.recv() else { return End::Shutdown };
+            let Ok(next) = input.recv() else {
+                return End::Shutdown;
+            };
             self.stats.waited(waited.elapsed());
             match next {
                 Input::Shutdown => return End::Shutdown,
@@ -124,14 +126,18 @@ impl<C: Compute> Executor<C> {
                     }
                 }
             }
-            self.stats.kv_used.store(self.compute.kv_used(), std::sync::atomic::Ordering::Relaxed);
+            self.stats
+                .kv_used
+                .store(self.compute.kv_used(), std::sync::atomic::Ordering::Relaxed);
         }
     }
 
     fn forget(&mut self, samplers: &mut HashMap<u32, Sampler>) {
         samplers.clear();
         self.compute.reset();
-        self.stats.kv_used.store(0, std::sync::atomic::Ordering::Relaxed);
+        self.stats
+            .kv_used
+            .store(0, std::sync::atomic::Ordering::Relaxed);
     }
 
     fn frame(
@@ -142,8 +148,8 @@ impl<C: Compute> Executor<C> {
     ) -> Result<(), String> {
         match frame.header.kind {
             FrameType::Admit if self.last => {
-                let admit: Admit =
-                    serde_json::from_slice(&frame.message).map_err(|e| format!("malformed admission: {e}"))?;
+                let admit: Admit = serde_json::from_slice(&frame.message)
+                    .map_err(|e| format!("malformed admission: {e}"))?;
                 samplers.insert(admit.seq, Sampler::new(&admit));
             }
             FrameType::Free => {
@@ -166,7 +172,9 @@ impl<C: Compute> Executor<C> {
                 } else {
                     self.stats.step(frame.rows.len(), began.elapsed());
                     // A lost receiver is reported by the thread that reads its credit.
-                    let _ = self.downstream.hidden(frame.header, &frame.rows, &frame.hidden);
+                    let _ = self
+                        .downstream
+                        .hidden(frame.header, &frame.rows, &frame.hidden);
                 }
                 let _ = self.spare.send(frame.hidden);
             }
@@ -176,7 +184,9 @@ impl<C: Compute> Executor<C> {
     }
 
     fn pass_on(&mut self, frame: &Frame) {
-        let _ = self.downstream.send(frame.header, &frame.rows, &frame.message);
+        let _ = self
+            .downstream
+            .send(frame.header, &frame.rows, &frame.message);
     }
 
     fn sample(
@@ -185,14 +195,24 @@ impl<C: Compute> Executor<C> {
         samplers: &mut HashMap<u32, Sampler>,
         logits: &mut Vec<f32>,
     ) -> Result<Vec<Sampled>, String> {
-        sample_rows(&mut self.compute, &frame.rows, &frame.hidden, logits, samplers)
+        sample_rows(
+            &mut self.compute,
+            &frame.rows,
+            &frame.hidden,
+            logits,
+            samplers,
+        )
     }
 
     fn send_tokens(&mut self, frame: &Frame, tokens: &[Sampled]) {
         let rows: Vec<_> = frame.rows.iter().copied().filter(|r| r.samples()).collect();
         let mut payload = Vec::new();
         encode_sampled(tokens, &mut payload);
-        let header = Header { kind: FrameType::Tokens, dtype: WireDtype::None, ..frame.header };
+        let header = Header {
+            kind: FrameType::Tokens,
+            dtype: WireDtype::None,
+            ..frame.header
+        };
         let _ = self.downstream.send(header, &rows, &payload);
     }
 }
@@ -223,7 +243,9 @@ pub fn sample_rows<C: Compute>(
         .iter()
         .zip(logits.chunks_exact_mut(vocab))
         .map(|(row, logits)| {
-            let sampler = samplers.get_mut(&row.seq).ok_or_else(|| format!("sequence {} was never admitted", row.seq))?;
+            let sampler = samplers
+                .get_mut(&row.seq)
+                .ok_or_else(|| format!("sequence {} was never admitted", row.seq))?;
             Ok(sampler.sample(logits, row.pos))
         })
         .collect()

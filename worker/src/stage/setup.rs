@@ -39,23 +39,52 @@ pub struct Listening {
 
 impl Listening {
     /// Listens at the assignment's address; refusals are reported and counted.
-    pub fn new(assignment: &Assignment, hello: Hello, stats: &Stats, report: Report) -> Result<Self, NetError> {
-        let identity = assignment.identity.as_ref().ok_or_else(|| NetError::Identity {
-            what: "the key",
-            reason: "the assignment has none, and there are other stages".into(),
-        })?;
+    pub fn new(
+        assignment: &Assignment,
+        hello: Hello,
+        stats: &Stats,
+        report: Report,
+    ) -> Result<Self, NetError> {
+        let identity = assignment
+            .identity
+            .as_ref()
+            .ok_or_else(|| NetError::Identity {
+                what: "the key",
+                reason: "the assignment has none, and there are other stages".into(),
+            })?;
         let tls = StageTls::new(&assignment.deployment, identity)?;
         let listener = TcpListener::bind(&assignment.listen)
             .map_err(NetError::io(format!("listen at {}", assignment.listen)))?;
-        let address = listener.local_addr().map_err(NetError::io("read the own address"))?;
+        let address = listener
+            .local_addr()
+            .map_err(NetError::io("read the own address"))?;
         let (sender, accepted) = channel();
-        let gate = Gate { own: hello.clone(), stages: assignment.stages };
+        let gate = Gate {
+            own: hello.clone(),
+            stages: assignment.stages,
+        };
         let refused = Arc::new(move |peer: SocketAddr, error: &NetError| {
-            report(FromWorker::PeerRefused { peer: peer.to_string(), reason: error.to_string() });
+            report(FromWorker::PeerRefused {
+                peer: peer.to_string(),
+                reason: error.to_string(),
+            });
         });
-        listen(listener, tls.clone(), gate, sender, refused, stats.refused.clone())
-            .map_err(NetError::io("start a thread"))?;
-        Ok(Self { tls, hello, stages: assignment.stages, accepted, address })
+        listen(
+            listener,
+            tls.clone(),
+            gate,
+            sender,
+            refused,
+            stats.refused.clone(),
+        )
+        .map_err(NetError::io("start a thread"))?;
+        Ok(Self {
+            tls,
+            hello,
+            stages: assignment.stages,
+            accepted,
+            address,
+        })
     }
 
     /// Connects to `stage` for `role`.
@@ -68,7 +97,10 @@ impl Listening {
         let address = *peers
             .get(stage as usize)
             .ok_or_else(|| NetError::Refused(format!("no address of stage {stage} was given")))?;
-        let hello = Hello { role, ..self.hello.clone() };
+        let hello = Hello {
+            role,
+            ..self.hello.clone()
+        };
         connect(address, stage, &self.tls, &hello, Instant::now() + LINK_UP)
     }
 
@@ -119,6 +151,7 @@ pub fn read_upstream(
 }
 
 /// Runs a stage that is not the head, from connected peers to the end.
+#[allow(clippy::too_many_arguments, reason = "what a stage is made of, put together once")]
 pub fn run_stage<C: Compute>(
     assignment: &Assignment,
     listening: &Listening,
@@ -151,7 +184,10 @@ pub fn run_stage<C: Compute>(
         frames
             .send(match frame {
                 Ok(frame) => Input::Frame(frame),
-                Err(error) => Input::Lost { stage: before, error },
+                Err(error) => Input::Lost {
+                    stage: before,
+                    error,
+                },
             })
             .is_ok()
     })?;
@@ -213,17 +249,25 @@ fn report_to_head(
                     Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return,
                 };
                 let ok = match message {
-                    ToHead::Fault { epoch, message } => {
-                        writer.write(Header::new(FrameType::Fault, epoch), &[], message.as_bytes())
-                    }
+                    ToHead::Fault { epoch, message } => writer.write(
+                        Header::new(FrameType::Fault, epoch),
+                        &[],
+                        message.as_bytes(),
+                    ),
                     ToHead::Telemetry => {
                         let now = stats.telemetry(&who, Some(&sent));
                         // Waiting alone is no news.
-                        let quiet = StageTelemetry { wait_ns: last.wait_ns, anonymous_bytes: last.anonymous_bytes, ..now.clone() };
+                        let quiet = StageTelemetry {
+                            wait_ns: last.wait_ns,
+                            anonymous_bytes: last.anonymous_bytes,
+                            ..now.clone()
+                        };
                         if quiet == last {
                             continue;
                         }
-                        let Ok(payload) = serde_json::to_vec(&now) else { continue };
+                        let Ok(payload) = serde_json::to_vec(&now) else {
+                            continue;
+                        };
                         last = now;
                         writer.write(Header::new(FrameType::Telemetry, 0), &[], &payload)
                     }

@@ -90,7 +90,10 @@ fn tile<F: Legacy, const R: usize, const C: usize>(
         for r in 0..R {
             let block = &w[r][b];
             // SAFETY: this function runs only where AVX2 is.
-            #[allow(unsafe_code, reason = "calling a function compiled for features held here")]
+            #[allow(
+                unsafe_code,
+                reason = "calling a function compiled for features held here"
+            )]
             let numbers = unsafe { F::wide(block) };
             let scale = _mm256_set1_ps(F::scale(block));
             if F::SIGNED {
@@ -104,10 +107,8 @@ fn tile<F: Legacy, const R: usize, const C: usize>(
             } else {
                 let eighth = _mm256_set1_ps(F::offset(block) * 0.125);
                 for c in 0..C {
-                    let dots = _mm256_madd_epi16(
-                        _mm256_maddubs_epi16(numbers, load(&x[c].q[b])),
-                        ones,
-                    );
+                    let dots =
+                        _mm256_madd_epi16(_mm256_maddubs_epi16(numbers, load(&x[c].q[b])), ones);
                     let factor = _mm256_mul_ps(scale, _mm256_set1_ps(x[c].d[b]));
                     let sum = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(dots), sums[r][c]);
                     sums[r][c] = _mm256_fmadd_ps(eighth, _mm256_set1_ps(x[c].s[b]), sum);
