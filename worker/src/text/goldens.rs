@@ -127,6 +127,7 @@ fn each_vocabulary_passes_the_vectors_published_with_it() {
         };
         let tokenizer =
             Tokenizer::from_metadata(&metadata(&path)).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(entry["cases"].as_array().unwrap().len() >= 40, "{name}");
         for case in entry["cases"].as_array().unwrap() {
             let text = case["text"].as_str().unwrap();
             let ours = tokenizer
@@ -151,10 +152,7 @@ fn other_vocabularies_and_rules_are_tokenised_as_by_llama_cpp() {
             metadata.insert("tokenizer.ggml.pre", pre);
         }
         let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
-        assert_eq!(
-            u64::from(tokenizer.adds_bos()),
-            u64::from(entry["add_bos"].as_bool().unwrap())
-        );
+        assert_eq!(tokenizer.adds_bos(), entry["add_bos"].as_bool().unwrap());
         check(tokenizer, entry);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything is built from a model file's metadata. Must not know tensors, sockets or requests.
 //!
-//! - [`Tokenizer`]: from the parts [`pre`] (words), [`bpe`] and [`spm`] (merging), [`vocab`]
+//! - [`Tokenizer`]: from the parts `pre` (words), `bpe` and `spm` (merging), `vocab`
 //! - [`ChatTemplate`]: a conversation to a prompt
 //! - [`Detokenizer`]: ids to text as they come · [`StopMatcher`]: where the answer ends
 

@@ -7,7 +7,7 @@ use std::fmt;
 
 use jiff::Zoned;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Value};
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, ErrorKind, context};
 use serde::Serialize;
 use windlass_gguf::Metadata;
@@ -96,6 +96,7 @@ impl ChatTemplate {
             strftime(format, &clock())
         });
         environment.add_filter("tojson", tojson);
+        environment.add_test("iterable", is_iterable);
         environment
             .add_template_owned(NAME, without_marks(source))
             .map_err(|e| TextError::Template {
@@ -166,6 +167,14 @@ fn invalid(reason: String) -> minijinja::Error {
 
 fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
     Err(invalid(message.to_string()).with_source(Raised(message.to_string())))
+}
+
+/// As Python has it: text is iterable, nothing (`none`) is not.
+fn is_iterable(value: &Value) -> bool {
+    !matches!(
+        value.kind(),
+        ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::Invalid
+    )
 }
 
 fn strftime(format: &str, now: &Zoned) -> Result<String, minijinja::Error> {

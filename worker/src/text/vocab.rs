@@ -11,7 +11,7 @@ use super::error::TextError;
 /// How a vocabulary writes its tokens' texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
-    /// Bytes in the printable alphabet of [`letter_of`].
+    /// Bytes in the printable alphabet of `letter_of`.
     Bytes,
     /// Text with spaces as U+2581, and tokens `<0x00>` to `<0xFF>` for the rest.
     Pieces,
@@ -56,7 +56,17 @@ pub(super) struct Vocab {
     bytes: Vec<Vec<u8>>,
 }
 
-/// Roles that the file gives by key, or a token has by its name: (key, names).
+/// What is known of tokens by their names.
+struct Overrides {
+    /// Those that end a generation.
+    ends: BTreeSet<u32>,
+    /// Control tokens.
+    controls: Vec<u32>,
+    /// Text that is never split.
+    users: Vec<u32>,
+}
+
+// Roles that the file gives by key, or else a token has by its name: (key, names).
 const TURN_END: (&str, &[&str]) = (
     "tokenizer.ggml.eot_token_id",
     &[
@@ -148,7 +158,11 @@ impl Vocab {
             bytes: Vec::new(),
         };
         let ids = vocab.ids()?;
-        let (ends, controls, users) = vocab.find_ends(metadata, &ids)?;
+        let Overrides {
+            ends,
+            controls,
+            users,
+        } = vocab.overrides(metadata, &ids)?;
         for id in controls {
             vocab.set_kind(id, Kind::Control);
         }
@@ -221,13 +235,12 @@ impl Vocab {
         }
     }
 
-    /// The tokens that end a generation, those to be taken as control tokens though the file says
-    /// otherwise, and those to be taken as text.
-    fn find_ends(
+    /// What tokens are by their names, whatever the file says of them.
+    fn overrides(
         &self,
         metadata: &Metadata,
         ids: &HashMap<&str, u32>,
-    ) -> Result<(BTreeSet<u32>, Vec<u32>, Vec<u32>), TextError> {
+    ) -> Result<Overrides, TextError> {
         let mut ends = BTreeSet::new();
         let mut controls = Vec::new();
         ends.extend(self.roles.end);
@@ -259,7 +272,11 @@ impl Vocab {
             ends.remove(id);
             users.push(*id);
         }
-        Ok((ends, controls, users))
+        Ok(Overrides {
+            ends,
+            controls,
+            users,
+        })
     }
 }
 
