@@ -468,6 +468,7 @@ mod tests {
             Event::Request {
                 state: RequestState::Finished,
                 message: Some("2 tokens".into()),
+                prompt: None,
             },
         );
         emitter.emit(
