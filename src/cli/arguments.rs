@@ -8,7 +8,12 @@ use crate::deploy::demo::MOST_TOKENS;
 
 /// Makes several machines serve one language model that none of them can hold.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "windlass", version, propagate_version = true, disable_help_subcommand = false)]
+#[command(
+    name = "windlass",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = false
+)]
 pub struct Arguments {
     /// Flags of every command.
     #[command(flatten)]

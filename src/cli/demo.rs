@@ -1,13 +1,12 @@
 //! `windlass demo`: from arguments to a run of the core's demo, and its summary.
 
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Map;
 
 use super::arguments::{Common, DemoArguments};
-use super::run::{Run, panic_message};
+use super::run::{Run, guarded};
 use super::signals;
 use crate::deploy::demo::{self, ModelFile, Options, Outcome, PROMPT};
 use crate::event::{Emitter, Event, Exit, Failure, FailureKind, Level, Scope};
@@ -21,9 +20,8 @@ const LAST_WORK: Duration = Duration::from_millis(200);
 /// Runs the demo.
 pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
     let mut run = Run::start(common, "demo");
-    let refused = |run: Run, kind, message: String| {
-        run.finish(Map::new(), Some(Failure::new(kind, message)))
-    };
+    let refused =
+        |run: Run, kind, message: String| run.finish(Map::new(), Some(Failure::new(kind, message)));
     if let Some(flag) = does_not_apply(common) {
         let message = format!(
             "{flag} does not apply to the demo, which starts its own workers on this machine and nothing else"
@@ -76,8 +74,7 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
         Err(error) => return refused(run, FailureKind::Internal, error.to_string()),
     };
     let commands = run.commands();
-    // A panic unwinds through here; what was held is dropped on the way, which ends the workers.
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+    let result = guarded(|| {
         runtime.block_on(async {
             if let Err(error) = signals::follow(commands) {
                 return Outcome {
@@ -87,14 +84,11 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
             }
             demo::run(&options, &emitter, &mut inbox, fetch).await
         })
-    }));
+    });
     runtime.shutdown_timeout(LAST_WORK);
-    let outcome = result.unwrap_or_else(|_| Outcome {
+    let outcome = result.unwrap_or_else(|failure| Outcome {
         fields: Map::new(),
-        failure: Some(Failure::internal(format!(
-            "internal error: {}",
-            panic_message().unwrap_or_default()
-        ))),
+        failure: Some(failure),
     });
     run.finish(outcome.fields, outcome.failure)
 }
@@ -145,9 +139,10 @@ fn tell(emitter: &Emitter, step: Progress) {
         }
         Progress::Resolving { what } => (Level::Info, format!("looking up {what}")),
         Progress::Trying { source, what } => (Level::Info, format!("asking the {source}: {what}")),
-        Progress::Failed { source, reason } => {
-            (Level::Warn, format!("the {source} did not serve it: {reason}"))
-        }
+        Progress::Failed { source, reason } => (
+            Level::Warn,
+            format!("the {source} did not serve it: {reason}"),
+        ),
         Progress::Waiting { lock } => (
             Level::Info,
             format!("another process fetches it; waiting for {}", lock.display()),
@@ -156,13 +151,18 @@ fn tell(emitter: &Emitter, step: Progress) {
             attempt,
             of,
             reason,
-        } => (Level::Warn, format!("try {attempt} of {of} after: {reason}")),
-        Progress::Verifying { bytes } => {
-            (Level::Debug, format!("checking the digest of {}", size(bytes)))
-        }
-        Progress::Done { source, path } => {
-            (Level::Debug, format!("from the {source}: {}", path.display()))
-        }
+        } => (
+            Level::Warn,
+            format!("try {attempt} of {of} after: {reason}"),
+        ),
+        Progress::Verifying { bytes } => (
+            Level::Debug,
+            format!("checking the digest of {}", size(bytes)),
+        ),
+        Progress::Done { source, path } => (
+            Level::Debug,
+            format!("from the {source}: {}", path.display()),
+        ),
     };
     emitter.emit(Scope::run().in_task("model"), Event::log(level, message));
 }

@@ -177,12 +177,14 @@ mod tests {
 
     #[test]
     fn json_is_seen_among_arguments_that_cannot_be_parsed() {
-        let words = |line: &str| -> Vec<OsString> {
-            line.split_whitespace().map(OsString::from).collect()
-        };
+        let words =
+            |line: &str| -> Vec<OsString> { line.split_whitespace().map(OsString::from).collect() };
         assert!(wants_json(&words("windlass nonsense --json")));
         assert!(!wants_json(&words("windlass exec x -- ls --json")));
-        assert_eq!(named_command(&words("windlass --json nonsense -x")), "nonsense");
+        assert_eq!(
+            named_command(&words("windlass --json nonsense -x")),
+            "nonsense"
+        );
         assert_eq!(named_command(&words("windlass --json")), "windlass");
     }
 }

@@ -247,9 +247,9 @@ impl Client {
                 .await
                 .map_err(|error| connect_error(reason(&error)))
         };
-        let (mut sender, connection) = timeout(PATIENCE, connecting)
-            .await
-            .map_err(|_| connect_error(format!("no connection within {} s", PATIENCE.as_secs())))??;
+        let (mut sender, connection) = timeout(PATIENCE, connecting).await.map_err(|_| {
+            connect_error(format!("no connection within {} s", PATIENCE.as_secs()))
+        })??;
         let driver = tokio::spawn(async move {
             // How the connection ended is told by the body.
             let _ = connection.await;
@@ -456,7 +456,10 @@ mod tests {
     use tokio::net::UnixListener;
 
     /// A head that answers one request with these bytes, in chunks of `size`, and closes.
-    async fn answering(answer: String, size: usize) -> (tempfile::TempDir, Client, JoinHandle<String>) {
+    async fn answering(
+        answer: String,
+        size: usize,
+    ) -> (tempfile::TempDir, Client, JoinHandle<String>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
@@ -528,7 +531,10 @@ mod tests {
             );
             assert_eq!(chat.id(), Some("chat-1"));
             let sent = server.await.unwrap();
-            assert!(sent.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{sent}");
+            assert!(
+                sent.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
+                "{sent}"
+            );
             assert!(sent.contains("\"ignore_eos\":true"), "{sent}");
         }
     }
@@ -577,7 +583,10 @@ mod tests {
         );
         let (_folder, client, _server) = answering(text, 3).await;
         let mut events = client.events().await.unwrap();
-        assert!(matches!(events.next().await, Some(HeadEvent::Request { tokens: 2, .. })));
+        assert!(matches!(
+            events.next().await,
+            Some(HeadEvent::Request { tokens: 2, .. })
+        ));
         assert!(events.next().await.is_none());
     }
 

@@ -210,11 +210,9 @@ async fn steps(
             )
         })
         .collect();
-    let workers = held.workers.insert(LocalWorkers::spawn(
-        &program,
-        assignments,
-        emitter.clone(),
-    )?);
+    let workers = held
+        .workers
+        .insert(LocalWorkers::spawn(&program, assignments, emitter.clone())?);
     let ready = workers.ready().await;
     for task in starts {
         match &ready {
@@ -228,16 +226,22 @@ async fn steps(
     held.fields.insert("api".into(), json!(workers.api()));
 
     let client = Client::new(socket);
-    let before = client.status().await.map_err(|error| request_failure(&error))?;
-    let telemetry = held
-        .telemetry
-        .insert(tokio::spawn(follow_telemetry(client.clone(), emitter.clone())));
+    let before = client
+        .status()
+        .await
+        .map_err(|error| request_failure(&error))?;
+    let telemetry = held.telemetry.insert(tokio::spawn(follow_telemetry(
+        client.clone(),
+        emitter.clone(),
+    )));
     let mut answer = Answer::default();
     let task = emitter.task(Scope::host(host_name(0)).in_task("answer"), None);
     let result = ask(options, emitter, workers, &client, &model.name, &mut answer).await;
     held.fields.insert("tokens".into(), json!(answer.tokens()));
-    held.fields
-        .insert("tokens_per_second".into(), json!(answer.tokens_per_second()));
+    held.fields.insert(
+        "tokens_per_second".into(),
+        json!(answer.tokens_per_second()),
+    );
     held.fields
         .insert("prompt_tokens".into(), json!(answer.prompt_tokens));
     held.fields.insert("text".into(), json!(answer.text));
@@ -313,12 +317,7 @@ async fn cut_for(
     let total = wanted.iter().map(|slice| sizes.bytes(*slice)).sum();
     let tasks: Vec<_> = stages
         .iter()
-        .map(|stage| {
-            emitter.task(
-                Scope::host(host_name(stage.stage)).in_task("pieces"),
-                None,
-            )
-        })
+        .map(|stage| emitter.task(Scope::host(host_name(stage.stage)).in_task("pieces"), None))
         .collect();
     let (cache, sha256) = (options.paths.cache.clone(), model.sha256.clone());
     let progress = emitter.clone();
@@ -522,7 +521,10 @@ async fn chat(
                     if answer.first.is_none() {
                         answer.first = Some(arrived);
                         let after = arrived.duration_since(sent).as_secs_f64() * 1000.0;
-                        tell(RequestState::FirstToken, Some(format!("after {after:.0} ms")));
+                        tell(
+                            RequestState::FirstToken,
+                            Some(format!("after {after:.0} ms")),
+                        );
                     }
                     answer.last = Some(arrived);
                     answer.chunks += 1;

@@ -39,7 +39,8 @@ impl Lines {
             return;
         }
         let room = LONGEST.saturating_sub(self.waiting.len());
-        self.waiting.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        self.waiting
+            .extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.cut = bytes.len() > room;
     }
 

@@ -46,7 +46,10 @@ pub fn find_worker(given: Option<&Path>) -> Result<PathBuf, Failure> {
                     format!("this program cannot find its own folder ({error}): name the worker with --worker FILE"),
                 )
             })?;
-            (own.with_file_name(PROGRAM), "is expected beside this program")
+            (
+                own.with_file_name(PROGRAM),
+                "is expected beside this program",
+            )
         }
     };
     if path.is_file() {
@@ -425,6 +428,10 @@ impl LocalWorkers {
             }
             Said::Report(FromWorker::Ready) => {
                 worker.ready = true;
+                if worker.info.stage == 0 {
+                    // The head is ready for others when it serves, which it says next.
+                    return;
+                }
                 Event::Worker(Box::new(state(WorkerState::Ready)))
             }
             Said::Report(FromWorker::Serving { api }) => {
@@ -537,7 +544,11 @@ fn blame(ended: &[Ended<'_>], step: &str) -> Failure {
     let Some(cause) = ended.iter().min_by_key(|worker| rank(worker)) else {
         return Failure::internal("a worker was lost and none ended").at(step);
     };
-    let role = if cause.info.stage == 0 { ", the head" } else { "" };
+    let role = if cause.info.stage == 0 {
+        ", the head"
+    } else {
+        ""
+    };
     let why = cause
         .failed
         .map(|(_, message)| format!(": {message}"))
@@ -646,7 +657,10 @@ mod tests {
     #[test]
     fn the_killed_worker_is_blamed_not_those_that_lost_it() {
         let infos = [info("local-1", 0), info("local-2", 1), info("local-3", 2)];
-        let peer = ("peer".to_owned(), "stage 1 closed its connection".to_owned());
+        let peer = (
+            "peer".to_owned(),
+            "stage 1 closed its connection".to_owned(),
+        );
         let piece = ("piece".to_owned(), "layer-0003 does not verify".to_owned());
         let ended = |i: usize, end, failed| Ended {
             info: &infos[i],

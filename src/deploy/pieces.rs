@@ -12,7 +12,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use windlass_gguf::{GgufError, Manifest, MappedGguf, Slice, cut, load_manifest, manifest_file_name};
+use windlass_gguf::{
+    GgufError, Manifest, MappedGguf, Slice, cut, load_manifest, manifest_file_name,
+};
 
 use crate::paths::private_folder;
 
@@ -64,7 +66,9 @@ pub enum PiecesError {
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// A piece vanished or changed while it was being recorded.
-    #[error("piece {file} is missing from the manifest although it was just cut: {folder} is being changed by someone else")]
+    #[error(
+        "piece {file} is missing from the manifest although it was just cut: {folder} is being changed by someone else"
+    )]
     Missing {
         /// The slice.
         file: String,
@@ -172,7 +176,10 @@ pub fn provide(
         let seen = Seen::of(&path, &entry.sha256).map_err(failed(&path))?;
         record.insert(entry.file.clone(), seen);
     }
-    if let Some(slice) = wanted.iter().find(|slice| manifest.piece(**slice).is_none()) {
+    if let Some(slice) = wanted
+        .iter()
+        .find(|slice| manifest.piece(**slice).is_none())
+    {
         return Err(PiecesError::Missing {
             file: slice.to_string(),
             folder,

@@ -88,12 +88,9 @@ impl FailureKind {
     pub fn exit(self) -> Exit {
         match self {
             Self::Usage | Self::Config => Exit::Usage,
-            Self::Model
-            | Self::Plan
-            | Self::Piece
-            | Self::Worker
-            | Self::Request
-            | Self::Io => Exit::Failed,
+            Self::Model | Self::Plan | Self::Piece | Self::Worker | Self::Request | Self::Io => {
+                Exit::Failed
+            }
             Self::Unreachable | Self::Refused => Exit::Unreachable,
             Self::Drift => Exit::Drift,
             Self::Nothing => Exit::Nothing,

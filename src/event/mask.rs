@@ -73,7 +73,10 @@ mod tests {
         masks.add("hf_abcdef\n");
         masks.add("hf_abcdefgh");
         masks.add("no");
-        assert_eq!(masks.text("token hf_abcdef, no more"), "token ••••, no more");
+        assert_eq!(
+            masks.text("token hf_abcdef, no more"),
+            "token ••••, no more"
+        );
         assert_eq!(masks.text("hf_abcdefgh"), MASK);
         let mut value = serde_json::json!({"a": [{"b": "x hf_abcdef y"}], "n": 1});
         masks.value(&mut value);

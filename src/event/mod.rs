@@ -495,7 +495,11 @@ mod tests {
                 exit: 1,
                 seconds: 1.5,
                 hosts: BTreeMap::from([("local-1".to_owned(), HostCounters::default())]),
-                error: Some(Failure::new(FailureKind::Worker, "it was killed").on("local-2").at("answer")),
+                error: Some(
+                    Failure::new(FailureKind::Worker, "it was killed")
+                        .on("local-2")
+                        .at("answer"),
+                ),
                 fields,
             })),
         };
@@ -516,18 +520,56 @@ mod tests {
     #[test]
     fn every_kind_of_event_survives_a_journal() {
         let events = [
-            Event::RunStarted { command: "demo".into(), version: "0".into(), hosts: vec!["a".into()] },
-            Event::HostState { state: "reached".into(), message: None },
+            Event::RunStarted {
+                command: "demo".into(),
+                version: "0".into(),
+                hosts: vec!["a".into()],
+            },
+            Event::HostState {
+                state: "reached".into(),
+                message: None,
+            },
             Event::TaskStarted { message: None },
-            Event::TaskFinished { status: Status::WouldChange, seconds: 0.5, message: Some("x".into()) },
-            Event::Transfer { what: "model".into(), done: 1, total: Some(2) },
-            Event::Worker(Box::new(WorkerEvent { signal: Some(9), ..WorkerEvent::new(WorkerState::Lost) })),
-            Event::Request { state: RequestState::FirstToken, message: None, prompt: None },
-            Event::Tokens { text: " a".into(), count: 3, at: 12.5 },
-            Event::StageLost { reason: "closed".into(), ended_after_us: 5, requests: 1 },
-            Event::Telemetry(Box::new(Telemetry { stages: vec![StageRate::default()], ..Telemetry::default() })),
+            Event::TaskFinished {
+                status: Status::WouldChange,
+                seconds: 0.5,
+                message: Some("x".into()),
+            },
+            Event::Transfer {
+                what: "model".into(),
+                done: 1,
+                total: Some(2),
+            },
+            Event::Worker(Box::new(WorkerEvent {
+                signal: Some(9),
+                ..WorkerEvent::new(WorkerState::Lost)
+            })),
+            Event::Request {
+                state: RequestState::FirstToken,
+                message: None,
+                prompt: None,
+            },
+            Event::Tokens {
+                text: " a".into(),
+                count: 3,
+                at: 12.5,
+            },
+            Event::StageLost {
+                reason: "closed".into(),
+                ended_after_us: 5,
+                requests: 1,
+            },
+            Event::Telemetry(Box::new(Telemetry {
+                stages: vec![StageRate::default()],
+                ..Telemetry::default()
+            })),
             Event::log(Level::Warn, "careful"),
-            Event::Question { id: "q1".into(), text: "go on?".into(), choices: vec![], secret: true },
+            Event::Question {
+                id: "q1".into(),
+                text: "go on?".into(),
+                choices: vec![],
+                secret: true,
+            },
         ];
         for event in events {
             let envelope = Envelope {
@@ -547,12 +589,23 @@ mod tests {
 
     #[test]
     fn only_progress_and_telemetry_may_be_skipped_by_a_slow_reader() {
-        let transfer = |done, total| Event::Transfer { what: "m".into(), done, total };
+        let transfer = |done, total| Event::Transfer {
+            what: "m".into(),
+            done,
+            total,
+        };
         assert!(transfer(1, Some(2)).is_passing());
         assert!(transfer(1, None).is_passing());
         assert!(!transfer(2, Some(2)).is_passing());
         assert!(Event::Telemetry(Box::default()).is_passing());
-        assert!(!Event::Tokens { text: "t".into(), count: 1, at: 0.0 }.is_passing());
+        assert!(
+            !Event::Tokens {
+                text: "t".into(),
+                count: 1,
+                at: 0.0
+            }
+            .is_passing()
+        );
         assert!(!Event::log(Level::Debug, "m").is_passing());
     }
 }

@@ -107,14 +107,22 @@ pub fn split(parts: &Parts, stages: usize) -> Result<Vec<StagePlan>, PlanError> 
     };
     // First how large the largest stage must be, then the most equal split that keeps to it: the
     // two aims together do not decompose, each alone does.
-    let largest = best(layers, stages, |stage, from, to| {
-        Some(u128::from(cost(stage, from, to)))
-    }, u128::max)
+    let largest = best(
+        layers,
+        stages,
+        |stage, from, to| Some(u128::from(cost(stage, from, to))),
+        u128::max,
+    )
     .0;
-    let (_, ends) = best(layers, stages, |stage, from, to| {
-        let bytes = u128::from(cost(stage, from, to));
-        (bytes <= largest).then(|| bytes.saturating_mul(bytes))
-    }, u128::saturating_add);
+    let (_, ends) = best(
+        layers,
+        stages,
+        |stage, from, to| {
+            let bytes = u128::from(cost(stage, from, to));
+            (bytes <= largest).then(|| bytes.saturating_mul(bytes))
+        },
+        u128::saturating_add,
+    );
 
     let mut plan = Vec::with_capacity(stages);
     let mut from = 0;
@@ -125,7 +133,13 @@ pub fn split(parts: &Parts, stages: usize) -> Result<Vec<StagePlan>, PlanError> 
             first_layer: number(from),
             layers: number(to - from),
             bytes: cost(stage, from, to),
-            slices: slices(number(from), number(to), stage == 0, last, parts.tied_output),
+            slices: slices(
+                number(from),
+                number(to),
+                stage == 0,
+                last,
+                parts.tied_output,
+            ),
         });
         from = to;
     }

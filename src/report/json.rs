@@ -33,7 +33,8 @@ pub fn line(masks: &Masks, envelope: &Envelope) -> io::Result<String> {
 
 impl<W: Write + Send> Reader for JsonLines<W> {
     fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
-        self.out.write_all(line(&self.masks, envelope)?.as_bytes())?;
+        self.out
+            .write_all(line(&self.masks, envelope)?.as_bytes())?;
         self.out.flush()
     }
 }

@@ -89,7 +89,11 @@ fn bare_windlass_prints_help_as_data() {
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("demo") && text.contains("--json"), "{text}");
-    assert!(output.stderr.is_empty(), "{:?}", String::from_utf8(output.stderr));
+    assert!(
+        output.stderr.is_empty(),
+        "{:?}",
+        String::from_utf8(output.stderr)
+    );
 }
 
 #[test]
@@ -101,9 +105,18 @@ fn paths_follow_the_xdg_variables_and_ignore_relative_ones() {
         .unwrap();
     let last = summary(&output);
     let path = |name: &str| last["paths"][name].as_str().unwrap().to_owned();
-    assert_eq!(Path::new(&path("state")), home.path().join("state/windlass"));
-    assert_eq!(Path::new(&path("cache")), home.path().join(".cache/windlass"));
-    assert_eq!(Path::new(&path("runtime")), home.path().join("run/windlass"));
+    assert_eq!(
+        Path::new(&path("state")),
+        home.path().join("state/windlass")
+    );
+    assert_eq!(
+        Path::new(&path("cache")),
+        home.path().join(".cache/windlass")
+    );
+    assert_eq!(
+        Path::new(&path("runtime")),
+        home.path().join("run/windlass")
+    );
 }
 
 #[test]

@@ -25,7 +25,12 @@ impl Lab {
 
     fn demo(&self, arguments: &[&str], pace: &str) -> Command {
         let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fake_worker.py");
-        let mut all = vec!["demo", "--headless", "--model", self.model.to_str().unwrap()];
+        let mut all = vec![
+            "demo",
+            "--headless",
+            "--model",
+            self.model.to_str().unwrap(),
+        ];
         all.extend_from_slice(arguments);
         let mut command = windlass(self.home.path(), &all);
         command
@@ -127,7 +132,10 @@ fn the_summary_has_the_answer_and_its_speed_for_any_number_of_workers() {
         assert_eq!(last["tokens"], 20);
         assert!(last["tokens_per_second"].as_f64().unwrap() > 0.0);
         let text = last["text"].as_str().unwrap();
-        assert!(text.starts_with("0 1 2 ") && text.ends_with("18 19 "), "{text}");
+        assert!(
+            text.starts_with("0 1 2 ") && text.ends_with("18 19 "),
+            "{text}"
+        );
         let streamed: String = lines
             .iter()
             .filter(|l| l["event"] == "tokens")
@@ -135,7 +143,10 @@ fn the_summary_has_the_answer_and_its_speed_for_any_number_of_workers() {
             .collect();
         assert_eq!(streamed, text);
         assert!(last["error"].is_null());
-        assert_eq!(last["stages"].as_array().unwrap().len().to_string(), workers);
+        assert_eq!(
+            last["stages"].as_array().unwrap().len().to_string(),
+            workers
+        );
         assert_eq!(last["hosts"]["local-1"]["failed"], 0);
         lab.assert_clean();
     }
@@ -154,7 +165,10 @@ fn the_answer_alone_is_on_stdout_and_the_journal_has_no_text() {
     assert_eq!(journals.len(), 1);
     let journal = std::fs::read_to_string(journals[0].path()).unwrap();
     assert!(journal.lines().last().unwrap().contains("\"summary\""));
-    assert!(!journal.contains("windlass lets one person") && !journal.contains("0 1 2"), "{journal}");
+    assert!(
+        !journal.contains("windlass lets one person") && !journal.contains("0 1 2"),
+        "{journal}"
+    );
     assert!(!journal.contains("PRIVATE KEY"));
 }
 
@@ -226,12 +240,20 @@ fn an_output_that_nobody_reads_ends_the_run() {
 #[test]
 fn more_workers_than_layers_is_refused_before_anything_is_started() {
     let lab = Lab::new();
-    let output = lab.demo(&["--json", "--workers", "6"], "0").output().unwrap();
+    let output = lab
+        .demo(&["--json", "--workers", "6"], "0")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let lines = json_lines(&output.stdout);
     let last = lines.last().unwrap();
     assert_eq!(last["error"]["kind"], "plan");
-    assert!(last["error"]["message"].as_str().unwrap().contains("at most 5"));
+    assert!(
+        last["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("at most 5")
+    );
     assert!(!lines.iter().any(|l| l["event"] == "worker"));
 }
 
@@ -243,5 +265,11 @@ fn a_file_that_is_no_model_is_refused_with_its_name() {
     assert_eq!(output.status.code(), Some(1));
     let last = json_lines(&output.stdout).pop().unwrap();
     assert_eq!(last["error"]["kind"], "model");
-    assert!(last["error"]["message"].as_str().unwrap().contains("tiny.gguf"), "{last}");
+    assert!(
+        last["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("tiny.gguf"),
+        "{last}"
+    );
 }

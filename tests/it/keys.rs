@@ -19,7 +19,12 @@ fn roots(identity: &Identity) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-fn as_server(authority: &Identity, shown: &Identity, name: &str, at: UnixTime) -> Result<(), String> {
+fn as_server(
+    authority: &Identity,
+    shown: &Identity,
+    name: &str,
+    at: UnixTime,
+) -> Result<(), String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiServerVerifier::builder_with_provider(roots(authority), provider)
         .build()

@@ -17,12 +17,7 @@ const ORCHESTRATOR: &[&[&str]] = &[
 ];
 
 /// The worker's modules, low to high.
-const WORKER: &[&[&str]] = &[
-    &["engine", "text"],
-    &["net"],
-    &["stage", "head"],
-    &["api"],
-];
+const WORKER: &[&[&str]] = &[&["engine", "text"], &["net"], &["stage", "head"], &["api"]];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -155,7 +150,11 @@ fn check(crate_folder: &str, crate_name: &str, order: &[&[&str]]) {
             wrong.push(format!("{}: {reason}", file.display()));
         }
     }
-    assert!(wrong.is_empty(), "upward dependencies:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "upward dependencies:\n{}",
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -196,7 +195,10 @@ fn neither_side_takes_the_others_heavy_parts() {
         })
     };
     for package in ["candle-core", "candle-nn", "candle-transformers"] {
-        assert!(!depends_on("Cargo.toml", package), "windlass uses {package}");
+        assert!(
+            !depends_on("Cargo.toml", package),
+            "windlass uses {package}"
+        );
     }
     for package in ["russh", "ratatui", "hf-hub"] {
         assert!(

@@ -111,7 +111,10 @@ async fn workers_learn_each_others_addresses_get_ready_and_stop_when_told() {
     lab.workers.ready().await.unwrap();
     assert_eq!(lab.workers.api(), Some("127.0.0.1:8080"));
     let info = lab.workers.info();
-    assert!(info.iter().all(|w| w.piece_bytes == 1000 && is_alive(w.pid)));
+    assert!(
+        info.iter()
+            .all(|w| w.piece_bytes == 1000 && is_alive(w.pid))
+    );
     lab.workers.stop().await;
     assert!(info.iter().all(|w| !is_alive(w.pid)));
     let events = lab.mailbox.drain();
@@ -139,7 +142,10 @@ async fn a_worker_killed_in_mid_run_is_named_with_pid_and_signal() {
     lab.workers.stop().await;
     let events = lab.mailbox.drain();
     assert_eq!(states(&events, "local-2").last(), Some(&WorkerState::Lost));
-    assert_eq!(states(&events, "local-1").last(), Some(&WorkerState::Stopped));
+    assert_eq!(
+        states(&events, "local-1").last(),
+        Some(&WorkerState::Stopped)
+    );
 }
 
 fn kill(pid: u32) {
@@ -160,7 +166,9 @@ async fn a_worker_that_fails_at_its_start_is_told_with_its_own_words() {
     assert_eq!(failure.kind, FailureKind::Piece);
     assert_eq!(failure.host.as_deref(), Some("local-2"));
     assert!(
-        failure.message.ends_with("ended with exit status 1: layer-0001 does not verify"),
+        failure
+            .message
+            .ends_with("ended with exit status 1: layer-0001 does not verify"),
         "{failure}"
     );
     lab.workers.stop().await;
@@ -175,7 +183,10 @@ async fn what_a_worker_says_beside_its_reports_becomes_log_events() {
     lab.workers.stop().await;
     let logs = logs(&lab.mailbox.drain());
     assert!(logs.iter().any(|l| l == "thread main panicked"), "{logs:?}");
-    assert!(logs.iter().any(|l| l.ends_with("no report at all")), "{logs:?}");
+    assert!(
+        logs.iter().any(|l| l.ends_with("no report at all")),
+        "{logs:?}"
+    );
 }
 
 #[tokio::test]

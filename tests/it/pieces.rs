@@ -98,7 +98,11 @@ fn a_piece_that_was_only_touched_is_read_and_kept() {
     file.set_modified(SystemTime::now() + Duration::from_secs(5))
         .unwrap();
     model.provide(&all);
-    assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "it was written again");
+    assert_eq!(
+        fs::metadata(&path).unwrap().ino(),
+        inode,
+        "it was written again"
+    );
     // And its new time is on record.
     assert_eq!(model.provide(&all).reused.len(), all.len());
 }

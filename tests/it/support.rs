@@ -25,8 +25,14 @@ pub fn json_lines(text: &[u8]) -> Vec<Value> {
 
 /// Whether a process is there, a zombie not counted.
 pub fn is_alive(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim().starts_with('Z'))
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .trim()
+            .starts_with('Z')
+    })
 }
 
 /// A small random model of this many layers, with a tokenizer.

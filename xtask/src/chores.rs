@@ -84,8 +84,18 @@ pub fn demo(arguments: &[String]) -> Done {
 pub fn build() -> Done {
     // With --json the demo's stdout is for a program; cargo speaks on stderr, and so does this.
     let mut build = cargo();
-    build.args(["build", "--release", "--locked", "-p", "windlass", "-p", "windlass-worker"]);
-    let status = build.status().map_err(|error| format!("cargo build: {error}"))?;
+    build.args([
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "windlass",
+        "-p",
+        "windlass-worker",
+    ]);
+    let status = build
+        .status()
+        .map_err(|error| format!("cargo build: {error}"))?;
     if status.success() {
         Ok(())
     } else {
@@ -108,14 +118,25 @@ pub fn tiny(arguments: &[String]) -> Done {
         return Err("tiny needs the file to write".into());
     }
     run(cargo()
-        .args(["run", "--release", "--locked", "-p", "windlass-gguf", "--example", "tiny", "--"])
+        .args([
+            "run",
+            "--release",
+            "--locked",
+            "-p",
+            "windlass-gguf",
+            "--example",
+            "tiny",
+            "--",
+        ])
         .args(arguments))
 }
 
 /// Runs each fuzz target for a while.
 pub fn fuzz(arguments: &[String]) -> Done {
     let seconds: u32 = match arguments.first() {
-        Some(text) => text.parse().map_err(|_| format!("{text} is no number of seconds"))?,
+        Some(text) => text
+            .parse()
+            .map_err(|_| format!("{text} is no number of seconds"))?,
         None => 600,
     };
     if !succeeds(cargo().args(["fuzz", "--version"])) {

@@ -13,7 +13,14 @@ pub fn test(arguments: &[String]) -> Done {
     lines::check()?;
     run(cargo().args(["fmt", "--all", "--check"]))?;
     run(cargo().args([
-        "clippy", "--release", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings",
+        "clippy",
+        "--release",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
     ]))?;
     if fast {
         println!("\nskipped: cargo deny, fixtures (--fast)");
@@ -23,19 +30,27 @@ pub fn test(arguments: &[String]) -> Done {
         // Advisories need a database that not every machine may fetch.
         run(cargo().args(["deny", "--locked", "check", "bans", "licenses", "sources"]))?;
         if !succeeds(cargo().args(["deny", "--locked", "check", "advisories"])) {
-            println!("skipped: advisories (the database could not be fetched, or it names a crate: `cargo deny check advisories` tells)");
+            println!(
+                "skipped: advisories (the database could not be fetched, or it names a crate: `cargo deny check advisories` tells)"
+            );
         }
         fixtures()?;
     }
     build()?;
+    run(cargo().args(["test", "--release", "--locked", "--workspace", "--doc"]))?;
     let mut nextest = cargo();
-    nextest.args(["nextest", "run", "--release", "--locked", "--workspace", "--no-fail-fast"]);
+    nextest.args([
+        "nextest",
+        "run",
+        "--release",
+        "--locked",
+        "--workspace",
+        "--no-fail-fast",
+    ]);
     if !fast {
         nextest.env("WINDLASS_REQUIRE_FIXTURES", "1");
     }
-    // What runs in the doc comments is little; a failure of the rest is worth seeing first.
-    run(&mut nextest)?;
-    run(cargo().args(["test", "--release", "--locked", "--workspace", "--doc"]))
+    run(&mut nextest)
 }
 
 /// Installs a cargo tool that is missing.
