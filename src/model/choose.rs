@@ -55,14 +55,20 @@ pub fn choose(paths: &[&str], selector: Option<&str>) -> Choice {
     let matching: Vec<&Group> = match selector {
         None => groups.iter().collect(),
         Some(name) if is_gguf(name) => {
-            let by_path: Vec<&Group> = groups.iter().filter(|g| g.has(paths, name, false)).collect();
+            let by_path: Vec<&Group> = groups
+                .iter()
+                .filter(|g| g.has(paths, name, false))
+                .collect();
             if by_path.is_empty() {
                 groups.iter().filter(|g| g.has(paths, name, true)).collect()
             } else {
                 by_path
             }
         }
-        Some(quant) => groups.iter().filter(|g| names_quant(&g.stem, quant)).collect(),
+        Some(quant) => groups
+            .iter()
+            .filter(|g| names_quant(&g.stem, quant))
+            .collect(),
     };
     match matching.as_slice() {
         [] => {
@@ -79,10 +85,13 @@ pub fn choose(paths: &[&str], selector: Option<&str>) -> Choice {
 
 impl Group {
     fn has(&self, paths: &[&str], wanted: &str, name_only: bool) -> bool {
-        self.parts.iter().filter_map(|&(_, index)| paths.get(index)).any(|path| {
-            let path = if name_only { file_name(path) } else { path };
-            path.eq_ignore_ascii_case(wanted)
-        })
+        self.parts
+            .iter()
+            .filter_map(|&(_, index)| paths.get(index))
+            .any(|path| {
+                let path = if name_only { file_name(path) } else { path };
+                path.eq_ignore_ascii_case(wanted)
+            })
     }
 
     fn label(&self) -> String {
@@ -92,11 +101,15 @@ impl Group {
     fn choice(&self) -> Choice {
         let mut parts = self.parts.clone();
         parts.sort_unstable();
-        let in_order = parts.iter().enumerate().all(|(at, &(part, _))| part == at + 1);
+        let in_order = parts
+            .iter()
+            .enumerate()
+            .all(|(at, &(part, _))| part == at + 1);
         match parts.as_slice() {
-            _ if parts.len() != self.of || !in_order => {
-                Choice::Incomplete { have: parts.len(), of: self.of }
-            }
+            _ if parts.len() != self.of || !in_order => Choice::Incomplete {
+                have: parts.len(),
+                of: self.of,
+            },
             [(_, index)] => Choice::One(*index),
             _ => Choice::Split(parts.into_iter().map(|(_, index)| index).collect()),
         }
@@ -109,14 +122,19 @@ fn group(paths: &[&str]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         let name = file_name(path).to_ascii_lowercase();
-        let Some(stem) = name.strip_suffix(".gguf") else { continue };
+        let Some(stem) = name.strip_suffix(".gguf") else {
+            continue;
+        };
         if name.contains("mmproj") || name.starts_with("mtp-") || stem.ends_with("imatrix") {
             continue;
         }
         // `.gguf` is five bytes of ASCII, so the cut is at a border.
         let whole = path.get(..path.len() - 5).unwrap_or(path);
         let (stem, part, of) = split_part(whole).unwrap_or((whole, 1, 1));
-        match groups.iter_mut().find(|g| g.stem == stem && g.of == of && of > 1) {
+        match groups
+            .iter_mut()
+            .find(|g| g.stem == stem && g.of == of && of > 1)
+        {
             Some(group) => group.parts.push((part, index)),
             None => groups.push(Group {
                 stem: stem.to_owned(),
@@ -161,16 +179,25 @@ fn names_quant(stem: &str, quant: &str) -> bool {
 /// the last word of the name that looks like one.
 pub fn quant_label(path: &str) -> Option<String> {
     let name = file_name(path);
-    let stem = if is_gguf(name) { name.get(..name.len() - 5)? } else { name };
+    let stem = if is_gguf(name) {
+        name.get(..name.len() - 5)?
+    } else {
+        name
+    };
     let stem = split_part(stem).map_or(stem, |(base, _, _)| base);
     let mut found = None;
     let mut before = None;
     for (at, c) in stem.char_indices() {
         let starts = before.is_none_or(|b: char| !b.is_alphanumeric());
         before = Some(c);
-        let Some(rest) = stem.get(at..).filter(|_| starts) else { continue };
+        let Some(rest) = stem.get(at..).filter(|_| starts) else {
+            continue;
+        };
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
-        let word = rest.get(..end.unwrap_or(rest.len())).unwrap_or(rest).to_ascii_uppercase();
+        let word = rest
+            .get(..end.unwrap_or(rest.len()))
+            .unwrap_or(rest)
+            .to_ascii_uppercase();
         if looks_like_quant(&word) {
             found = Some(word);
         }
@@ -182,7 +209,9 @@ fn looks_like_quant(word: &str) -> bool {
     if matches!(word, "F16" | "F32" | "BF16" | "F64") || word.starts_with("MXFP4") {
         return true;
     }
-    let digits = ["IQ", "TQ", "Q"].iter().find_map(|kind| word.strip_prefix(kind));
+    let digits = ["IQ", "TQ", "Q"]
+        .iter()
+        .find_map(|kind| word.strip_prefix(kind));
     digits.is_some_and(|rest| {
         let mut rest = rest.chars();
         rest.next().is_some_and(|c| c.is_ascii_digit()) && matches!(rest.next(), Some('_'))
@@ -218,7 +247,10 @@ mod tests {
             ("Model-Q4_K_M.gguf", Choice::One(1)),
             ("model-q4_k_m.GGUF", Choice::One(1)),
             ("BF16", Choice::Split(vec![9, 8, 10])),
-            ("Model-BF16-00002-of-00003.gguf", Choice::Split(vec![9, 8, 10])),
+            (
+                "Model-BF16-00002-of-00003.gguf",
+                Choice::Split(vec![9, 8, 10]),
+            ),
             ("F16", Choice::Incomplete { have: 1, of: 2 }),
         ] {
             assert_eq!(choose(&REPO, Some(selector)), expected, "{selector}");
@@ -227,13 +259,25 @@ mod tests {
 
     #[test]
     fn a_part_of_a_quant_name_is_not_that_quant() {
-        for selector in ["Q4_K", "Q4_XS", "Q8", "K", "absent.gguf", "mmproj-Model-F16.gguf"] {
+        for selector in [
+            "Q4_K",
+            "Q4_XS",
+            "Q8",
+            "K",
+            "absent.gguf",
+            "mmproj-Model-F16.gguf",
+        ] {
             let Choice::Nothing { choices, .. } = choose(&REPO, Some(selector)) else {
                 panic!("{selector} matched")
             };
-            assert_eq!(choices, ["Q4_K_M", "Q4_K_S", "IQ4_XS", "Q8_0", "BF16", "F16"]);
+            assert_eq!(
+                choices,
+                ["Q4_K_M", "Q4_K_S", "IQ4_XS", "Q8_0", "BF16", "F16"]
+            );
         }
-        let Choice::Nothing { nearest, .. } = choose(&REPO, Some("Q4_KM")) else { panic!() };
+        let Choice::Nothing { nearest, .. } = choose(&REPO, Some("Q4_KM")) else {
+            panic!()
+        };
         assert_eq!(nearest.as_deref(), Some("Q4_K_M"));
     }
 
@@ -248,14 +292,23 @@ mod tests {
         assert_eq!(choose(&paths, Some("m-Q4_K_M.gguf")), Choice::One(0));
         let same_name = ["a/m-Q8_0.gguf", "b/m-Q8_0.gguf"];
         assert_eq!(choose(&same_name, Some("b/m-Q8_0.gguf")), Choice::One(1));
-        assert!(matches!(choose(&same_name, Some("m-Q8_0.gguf")), Choice::Several(_)));
+        assert!(matches!(
+            choose(&same_name, Some("m-Q8_0.gguf")),
+            Choice::Several(_)
+        ));
     }
 
     #[test]
     fn without_a_selector_only_a_single_model_file_is_taken() {
-        assert_eq!(choose(&["a.md", "m.gguf", "mmproj-m.gguf"], None), Choice::One(1));
+        assert_eq!(
+            choose(&["a.md", "m.gguf", "mmproj-m.gguf"], None),
+            Choice::One(1)
+        );
         assert!(matches!(choose(&REPO, None), Choice::Several(_)));
-        assert_eq!(choose(&["model.safetensors", "mmproj-x.gguf"], None), Choice::NoGguf);
+        assert_eq!(
+            choose(&["model.safetensors", "mmproj-x.gguf"], None),
+            Choice::NoGguf
+        );
         assert_eq!(choose(&[], Some("Q4_0")), Choice::NoGguf);
     }
 
@@ -265,7 +318,10 @@ mod tests {
             ["m-00001-of-00002.gguf", "m-00001-of-00002.gguf"],
             ["m-00000-of-00002.gguf", "m-00001-of-00002.gguf"],
         ] {
-            assert!(matches!(choose(&paths, None), Choice::Incomplete { have: 2, of: 2 }));
+            assert!(matches!(
+                choose(&paths, None),
+                Choice::Incomplete { have: 2, of: 2 }
+            ));
         }
     }
 

@@ -107,7 +107,9 @@ pub enum ModelError {
         choices: Vec<String>,
     },
     /// No GGUF model in the repository.
-    #[error("{repo} holds no GGUF model file; look for a repository of the same model with GGUF in its name")]
+    #[error(
+        "{repo} holds no GGUF model file; look for a repository of the same model with GGUF in its name"
+    )]
     NoGguf {
         /// `org/name`.
         repo: String,
@@ -126,7 +128,9 @@ pub enum ModelError {
         parts: usize,
     },
     /// A split model lacks parts.
-    #[error("{repo} holds {have} of the {of} parts of the split model '{wanted}'; it cannot be used")]
+    #[error(
+        "{repo} holds {have} of the {of} parts of the split model '{wanted}'; it cannot be used"
+    )]
     Incomplete {
         /// `org/name`.
         repo: String,
@@ -256,13 +260,21 @@ impl ModelError {
     /// Makes an I/O error into one that names the file.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io { doing, path, source }
+        move |source| Self::Io {
+            doing,
+            path,
+            source,
+        }
     }
 }
 
 /// `: text`, or nothing for an empty text.
 fn said(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!(": {message}") }
+    if message.is_empty() {
+        String::new()
+    } else {
+        format!(": {message}")
+    }
 }
 
 /// The longest text of a peer that is repeated, in characters.
@@ -290,7 +302,10 @@ pub(crate) fn readable(text: &str, token: Option<&Token>) -> String {
             _ => out.push_str(word),
         }
     }
-    out.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect()
+    out.chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_TEXT)
+        .collect()
 }
 
 #[cfg(test)]
@@ -303,7 +318,10 @@ mod tests {
         let token = Token::new("hf_secret").unwrap();
         for (text, shown) in [
             ("bad token hf_secret here", "bad token [token] here"),
-            ("get (https://cdn/x?Sig=abc&K=1) failed", "get (https://cdn/x) failed"),
+            (
+                "get (https://cdn/x?Sig=abc&K=1) failed",
+                "get (https://cdn/x) failed",
+            ),
             ("\u{1b}[31mred\nline", "[31mred line"),
             ("what? nothing", "what? nothing"),
         ] {

@@ -69,7 +69,10 @@ pub struct HfHub {
 
 impl fmt::Debug for HfHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HfHub").field("endpoint", &self.endpoint).field("token", &self.token).finish()
+        f.debug_struct("HfHub")
+            .field("endpoint", &self.endpoint)
+            .field("token", &self.token)
+            .finish()
     }
 }
 
@@ -98,7 +101,8 @@ impl HfHub {
             .endpoint(endpoint.clone())
             .client(http.clone())
             .cache_enabled(false)
-            .retry_max_attempts(patience.retries());
+            .retry_max_attempts(patience.retries())
+            .retry_base_delay(options.retry_delay);
         if let Some(token) = &options.token {
             client = client.token(token.expose());
         }
@@ -131,9 +135,23 @@ impl HfHub {
         let (repo_name, page) = (repo.to_string(), self.page(repo));
         let token_sent = self.token.is_some();
         match status {
-            401 => ModelError::Unauthorized { repo: repo_name, page, token_sent, message },
-            403 => ModelError::Forbidden { repo: repo_name, page, token_sent, message },
-            _ => ModelError::Http { doing: doing.to_owned(), status, message },
+            401 => ModelError::Unauthorized {
+                repo: repo_name,
+                page,
+                token_sent,
+                message,
+            },
+            403 => ModelError::Forbidden {
+                repo: repo_name,
+                page,
+                token_sent,
+                message,
+            },
+            _ => ModelError::Http {
+                doing: doing.to_owned(),
+                status,
+                message,
+            },
         }
     }
 
@@ -161,7 +179,9 @@ impl HfHub {
             HFError::RepoNotFound { context, .. }
             | HFError::RevisionNotFound { context, .. }
             | HFError::EntryNotFound { context, .. } => {
-                let text = context.and_then(|c| c.server_message.clone()).unwrap_or_default();
+                let text = context
+                    .and_then(|c| c.server_message.clone())
+                    .unwrap_or_default();
                 self.refused(repo, doing, 404, &text)
             }
             HFError::Request { source, .. } => self.unreachable(doing, source),
@@ -233,15 +253,25 @@ impl HfHub {
                 // anew, so what is on disk is worth nothing.
                 return Err(Pull::Overrun);
             }
-            out.write_all(&chunk).await.map_err(ModelError::io("write", dest)).map_err(fatal)?;
+            out.write_all(&chunk)
+                .await
+                .map_err(ModelError::io("write", dest))
+                .map_err(fatal)?;
             done += chunk.len() as u64;
             if done - reported >= REPORT_EVERY || done == total {
                 reported = done;
                 progress(Step::Bytes { done, total });
             }
         }
-        out.flush().await.map_err(ModelError::io("write", dest)).map_err(fatal)?;
-        out.get_ref().sync_data().await.map_err(ModelError::io("write", dest)).map_err(fatal)?;
+        out.flush()
+            .await
+            .map_err(ModelError::io("write", dest))
+            .map_err(fatal)?;
+        out.get_ref()
+            .sync_data()
+            .await
+            .map_err(ModelError::io("write", dest))
+            .map_err(fatal)?;
         match broken {
             _ if done == total => Ok(()),
             Some(error) => Err(Pull::Broken(error)),
@@ -272,7 +302,10 @@ impl Hub for HfHub {
             self.endpoint,
             encode_segment(revision)
         );
-        let response = self.get(&url).await.map_err(|e| self.unreachable(&doing, e))?;
+        let response = self
+            .get(&url)
+            .await
+            .map_err(|e| self.unreachable(&doing, e))?;
         let status = response.status();
         if !status.is_success() {
             let header = response.headers().get("x-error-message");
@@ -295,9 +328,12 @@ impl Hub for HfHub {
             });
         }
         let body = self.body(response, MAX_LISTING, &doing).await?;
-        let malformed = |why: String| ModelError::Malformed { doing: doing.clone(), why };
-        let info: ModelInfo = serde_json::from_slice(&body)
-            .map_err(|e| malformed(self.readable(&e.to_string())))?;
+        let malformed = |why: String| ModelError::Malformed {
+            doing: doing.clone(),
+            why,
+        };
+        let info: ModelInfo =
+            serde_json::from_slice(&body).map_err(|e| malformed(self.readable(&e.to_string())))?;
         repository(repo, info).map_err(malformed)
     }
 
@@ -343,7 +379,11 @@ impl Hub for HfHub {
                 Err(Pull::Broken(error)) => error,
             };
             let got = length(dest).await?;
-            fruitless = if got >= have.saturating_add(GETS_ON) { 1 } else { fruitless + 1 };
+            fruitless = if got >= have.saturating_add(GETS_ON) {
+                1
+            } else {
+                fruitless + 1
+            };
             let nothing_came = got <= have && !overran;
             if fruitless >= ATTEMPTS || (nothing_came && self.patience == Patience::Short) {
                 return Err(ModelError::Cut {
@@ -395,7 +435,10 @@ impl Hub for HfHub {
                 }
                 Ok(Some(Ok(_))) => {
                     let why = "more bytes came than were asked for; the server may not know ranges";
-                    return Err(ModelError::Malformed { doing, why: why.to_owned() });
+                    return Err(ModelError::Malformed {
+                        doing,
+                        why: why.to_owned(),
+                    });
                 }
                 Ok(Some(Err(error))) => return Err(self.convert(&file.repo, &doing, error)),
                 Ok(None) => return Ok(out),
@@ -446,10 +489,17 @@ impl HfHub {
         doing: &str,
     ) -> Result<Vec<u8>, ModelError> {
         let mut out = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|e| self.unreachable(doing, e))? {
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|e| self.unreachable(doing, e))?
+        {
             if out.len() + chunk.len() > cap {
                 let why = format!("it is longer than {cap} bytes");
-                return Err(ModelError::Malformed { doing: doing.to_owned(), why });
+                return Err(ModelError::Malformed {
+                    doing: doing.to_owned(),
+                    why,
+                });
             }
             out.extend_from_slice(&chunk);
         }
@@ -468,7 +518,9 @@ fn repository(repo: &RepoId, info: ModelInfo) -> Result<Repository, String> {
     let field = |name: &str| card.and_then(|c| c.get(name)).and_then(text);
     let from_tag = || {
         let tags = info.tags.as_ref()?;
-        tags.iter().find_map(|t| t.strip_prefix("license:")).map(|s| readable(s, None))
+        tags.iter()
+            .find_map(|t| t.strip_prefix("license:"))
+            .map(|s| readable(s, None))
     };
     let license = match (field("license"), field("license_name")) {
         (Some(kind), Some(name)) if kind == "other" => Some(name),
@@ -487,12 +539,20 @@ fn repository(repo: &RepoId, info: ModelInfo) -> Result<Repository, String> {
                 commit: commit.clone(),
                 path: file.rfilename,
                 bytes: file.size.or(size),
-                sha256: sha256.map(|s| s.to_ascii_lowercase()).filter(|s| is_hex(s, 64)),
+                sha256: sha256
+                    .map(|s| s.to_ascii_lowercase())
+                    .filter(|s| is_hex(s, 64)),
             }
         })
         .collect();
     let gated = info.gated.as_ref().and_then(text);
-    Ok(Repository { repo: repo.clone(), commit, files, license, gated })
+    Ok(Repository {
+        repo: repo.clone(),
+        commit,
+        files,
+        license,
+        gated,
+    })
 }
 
 /// Whether the text is exactly `len` hexadecimal digits.
@@ -534,13 +594,16 @@ fn encode_segment(text: &str) -> String {
 }
 
 fn is_loopback(endpoint: &str) -> bool {
-    reqwest::Url::parse(endpoint).ok().and_then(|url| url.host_str().map(str::to_owned)).is_some_and(
-        |host| {
+    reqwest::Url::parse(endpoint)
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .is_some_and(|host| {
             let host = host.trim_matches(['[', ']']);
             host == "localhost"
-                || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-        },
-    )
+                || host
+                    .parse::<std::net::IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        })
 }
 
 async fn length(path: &Path) -> Result<u64, ModelError> {
@@ -597,7 +660,11 @@ mod tests {
     #[test]
     fn a_listing_without_a_sound_commit_is_refused() {
         let repo = RepoId::parse("o/n").unwrap();
-        for sha in [serde_json::json!(null), serde_json::json!("main"), serde_json::json!("../x")] {
+        for sha in [
+            serde_json::json!(null),
+            serde_json::json!("main"),
+            serde_json::json!("../x"),
+        ] {
             assert!(repository(&repo, info(serde_json::json!({"id": "o/n", "sha": sha}))).is_err());
         }
     }

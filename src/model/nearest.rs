@@ -8,7 +8,9 @@ pub(crate) fn nearest<'a>(
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
-    candidates.into_iter().min_by_key(|candidate| distance(&wanted, &candidate.to_lowercase()))
+    candidates
+        .into_iter()
+        .min_by_key(|candidate| distance(&wanted, &candidate.to_lowercase()))
 }
 
 /// Levenshtein distance in characters: one row of the table at a time.
@@ -23,7 +25,9 @@ fn distance(a: &str, b: &str) -> usize {
             *first = left;
         }
         for (cell, y) in row.iter_mut().skip(1).zip(&b) {
-            let best = (diagonal + usize::from(x != *y)).min(left + 1).min(*cell + 1);
+            let best = (diagonal + usize::from(x != *y))
+                .min(left + 1)
+                .min(*cell + 1);
             diagonal = *cell;
             *cell = best;
             left = best;

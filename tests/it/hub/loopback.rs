@@ -54,10 +54,12 @@ pub struct Loopback {
 }
 
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::new(), |mut out, byte| {
-        write!(out, "{byte:02x}").unwrap();
-        out
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::new(), |mut out, byte| {
+            write!(out, "{byte:02x}").unwrap();
+            out
+        })
 }
 
 impl Loopback {
@@ -77,9 +79,12 @@ impl Loopback {
     /// Puts a file on a branch.
     pub fn publish(&self, repo: &str, branch: &str, commit: &str, path: &str, content: &[u8]) {
         self.with(|s| {
-            s.refs.insert((repo.to_owned(), branch.to_owned()), commit.to_owned());
-            s.refs.insert((repo.to_owned(), commit.to_owned()), commit.to_owned());
-            s.files.insert((commit.to_owned(), path.to_owned()), content.to_vec());
+            s.refs
+                .insert((repo.to_owned(), branch.to_owned()), commit.to_owned());
+            s.refs
+                .insert((repo.to_owned(), commit.to_owned()), commit.to_owned());
+            s.files
+                .insert((commit.to_owned(), path.to_owned()), content.to_vec());
         });
     }
 
@@ -104,7 +109,13 @@ struct Answer {
 
 impl Answer {
     fn new(status: u16, headers: String, body: Vec<u8>) -> Self {
-        Self { status, headers, body, length: None, is_file: false }
+        Self {
+            status,
+            headers,
+            body,
+            length: None,
+            is_file: false,
+        }
     }
 }
 
@@ -126,9 +137,12 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let target = request.next().unwrap();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let header = |name: &str| {
-        head.lines().filter_map(|line| line.split_once(": ")).find_map(|(key, value)| {
-            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-        })
+        head.lines()
+            .filter_map(|line| line.split_once(": "))
+            .find_map(|(key, value)| {
+                key.eq_ignore_ascii_case(name)
+                    .then(|| value.trim().to_owned())
+            })
     };
     let asked = Asked {
         method,
@@ -159,7 +173,11 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
 
 fn answer(state: &mut State, asked: &Asked) -> Answer {
     let refusal = |(status, message): &(u16, String)| {
-        Answer::new(*status, format!("X-Error-Message: {message}\r\n"), Vec::new())
+        Answer::new(
+            *status,
+            format!("X-Error-Message: {message}\r\n"),
+            Vec::new(),
+        )
     };
     if let Some(refuse) = &state.refuse {
         return refusal(refuse);
@@ -192,12 +210,19 @@ fn answer(state: &mut State, asked: &Asked) -> Answer {
 }
 
 fn listing(state: &State, repo: &str, commit: &str) -> Vec<u8> {
-    let mut files: Vec<_> = state.files.iter().filter(|((at, _), _)| at == commit).collect();
+    let mut files: Vec<_> = state
+        .files
+        .iter()
+        .filter(|((at, _), _)| at == commit)
+        .collect();
     files.sort();
     let siblings: Vec<_> = files
         .into_iter()
         .map(|((_, path), content)| {
-            let sha = state.listed_sha256.clone().unwrap_or_else(|| sha256(content));
+            let sha = state
+                .listed_sha256
+                .clone()
+                .unwrap_or_else(|| sha256(content));
             let lfs = serde_json::json!({"size": content.len(), "sha256": sha, "pointerSize": 130});
             serde_json::json!({"rfilename": path, "size": content.len(), "blobId": "x", "lfs": lfs})
         })
@@ -211,8 +236,16 @@ fn listing(state: &State, repo: &str, commit: &str) -> Vec<u8> {
 }
 
 fn file(state: &mut State, asked: &Asked, commit: &str, path: &str) -> Answer {
-    let Some(content) = state.files.get(&(commit.to_owned(), path.to_owned())).cloned() else {
-        return Answer::new(404, "X-Error-Code: EntryNotFound\r\n".to_owned(), Vec::new());
+    let Some(content) = state
+        .files
+        .get(&(commit.to_owned(), path.to_owned()))
+        .cloned()
+    else {
+        return Answer::new(
+            404,
+            "X-Error-Code: EntryNotFound\r\n".to_owned(),
+            Vec::new(),
+        );
     };
     let mut headers = format!(
         "ETag: \"{0}\"\r\nX-Linked-Etag: \"{0}\"\r\nX-Linked-Size: {1}\r\n\
@@ -220,16 +253,29 @@ fn file(state: &mut State, asked: &Asked, commit: &str, path: &str) -> Answer {
         sha256(&content),
         content.len()
     );
-    let range = asked.range.as_deref().filter(|_| !state.no_ranges).map(|text| {
-        let (from, to) = text.strip_prefix("bytes=").unwrap().split_once('-').unwrap();
-        let from: usize = from.parse().unwrap();
-        let to: usize = to.parse().unwrap();
-        from..content.len().min(to + 1)
-    });
+    let range = asked
+        .range
+        .as_deref()
+        .filter(|_| !state.no_ranges)
+        .map(|text| {
+            let (from, to) = text
+                .strip_prefix("bytes=")
+                .unwrap()
+                .split_once('-')
+                .unwrap();
+            let from: usize = from.parse().unwrap();
+            let to: usize = to.parse().unwrap();
+            from..content.len().min(to + 1)
+        });
     let (status, body) = match range {
         Some(range) => {
             let (from, to) = (range.start, range.end - 1);
-            write!(headers, "Content-Range: bytes {from}-{to}/{}\r\n", content.len()).unwrap();
+            write!(
+                headers,
+                "Content-Range: bytes {from}-{to}/{}\r\n",
+                content.len()
+            )
+            .unwrap();
             (206, content[range].to_vec())
         }
         None => (200, content),

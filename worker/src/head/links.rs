@@ -1,0 +1,117 @@
+//! The head's connections: data to stage 1, tokens from the last, a control line to each.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Instant;
+
+use windlass_wire::frame::{FrameType, Header};
+use windlass_wire::payload::Role;
+use windlass_wire::telemetry::StageTelemetry;
+
+use super::scheduler::Message;
+use crate::net::NetError;
+use crate::net::link::{Frame, FrameReader, FrameWriter};
+use crate::stage::downstream::{Downstream, give_credit};
+use crate::stage::setup::{Listening, read_upstream};
+
+/// Connections to all other stages.
+pub struct Links {
+    /// Data to stage 1.
+    pub downstream: Downstream,
+    control: HashMap<u32, FrameWriter>,
+    stages: u32,
+}
+
+impl Links {
+    /// Waits for every stage; their messages go to `head`.
+    pub fn connect(listening: &Listening, peers: &[SocketAddr], stages: u32, head: &Sender<Message>) -> Result<Self, NetError> {
+        let (reader, writer) = listening.connect(peers, 1, Role::Data)?;
+        let lost = head.clone();
+        let downstream = Downstream::new(reader, writer, move |error| drop(lost.send(gone(1, &error))))?;
+        let mut control = HashMap::new();
+        for peer in listening.accept(stages as usize)? {
+            let stage = peer.hello.stage;
+            match peer.hello.role {
+                Role::Control => {
+                    read_control(stage, peer.reader, head.clone())?;
+                    control.insert(stage, peer.writer);
+                }
+                Role::Data => read_tokens(stage, peer.reader, peer.writer, head.clone())?,
+            }
+        }
+        Ok(Self { downstream, control, stages })
+    }
+
+    /// Number of stages, the head's included.
+    pub fn stages(&self) -> u32 {
+        self.stages
+    }
+
+    /// Tells every stage to forget its sequences.
+    pub fn reset(&mut self, epoch: u32) {
+        for writer in self.control.values_mut() {
+            let _ = writer.write(Header::new(FrameType::Reset, epoch), &[], &[]);
+        }
+    }
+
+    /// Ends every stage.
+    pub fn shutdown(&mut self) {
+        for writer in self.control.values_mut() {
+            let _ = writer.write(Header::new(FrameType::Shutdown, 0), &[], &[]);
+        }
+    }
+}
+
+fn gone(stage: u32, error: &NetError) -> Message {
+    Message::StageLost { stage, reason: error.to_string(), seen: Instant::now() }
+}
+
+/// Credit is given as soon as a frame is read: the last stage never waits for the head, so a full
+/// ring cannot block itself. What is held here is bounded by the number of lanes.
+fn read_tokens(stage: u32, reader: FrameReader, mut writer: FrameWriter, head: Sender<Message>) -> Result<(), NetError> {
+    let (_unused, spares) = channel();
+    read_upstream(reader, spares, move |frame: Result<Frame, NetError>| {
+        let message = match frame {
+            Ok(frame) => {
+                let _ = give_credit(&mut writer);
+                Message::Tokens(frame)
+            }
+            Err(error) => gone(stage, &error),
+        };
+        head.send(message).is_ok()
+    })
+}
+
+fn read_control(stage: u32, mut reader: FrameReader, head: Sender<Message>) -> Result<(), NetError> {
+    std::thread::Builder::new()
+        .name(format!("control {stage}"))
+        .spawn(move || {
+            loop {
+                let message = match reader.read() {
+                    Ok(frame) => match frame.header.kind {
+                        FrameType::Telemetry => {
+                            match serde_json::from_slice::<StageTelemetry>(&frame.message) {
+                                // A stage speaks for itself only.
+                                Ok(report) if report.stage == stage => Message::Telemetry(Box::new(report)),
+                                _ => continue,
+                            }
+                        }
+                        FrameType::Fault => Message::Fault {
+                            stage,
+                            epoch: frame.header.epoch,
+                            message: String::from_utf8_lossy(&frame.message).into_owned(),
+                        },
+                        _ => continue,
+                    },
+                    Err(error) => gone(stage, &error),
+                };
+                let end = matches!(message, Message::StageLost { .. });
+                if head.send(message).is_err() || end {
+                    return;
+                }
+            }
+        })
+        .map(drop)
+        .map_err(NetError::io("start a thread"))
+}

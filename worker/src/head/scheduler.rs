@@ -1,0 +1,359 @@
+//! The head's loop: one thread that owns stage 0, the lanes and the sequences.
+//!
+//! A lane is a micro-batch under way. With S stages there are S+1 lanes, so that the head always
+//! has one to work on while the others are computed; with one stage there is one. Frees and
+//! admissions travel in band, so every stage sees them in the same order as the rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Instant;
+
+use windlass_wire::frame::{FrameType, Header, RowEntry};
+use windlass_wire::payload::{Admit, Sampled, decode_sampled};
+use windlass_wire::telemetry::{HeadEvent, StageTelemetry};
+
+use super::board::Board;
+use super::handle::{Pending, TokenEvent};
+use super::links::Links;
+use super::sequence::{Batch, Ended, Sequence, Sequences};
+use crate::engine::sample::Sampler;
+use crate::net::link::Frame;
+use crate::stage::compute::Compute;
+use crate::stage::executor::sample_rows;
+use crate::stage::stats::Stats;
+
+/// What can happen to the head.
+pub enum Message {
+    /// A request.
+    Submit(Box<Pending>),
+    /// From the last stage.
+    Tokens(Frame),
+    /// Counters of a stage.
+    Telemetry(Box<StageTelemetry>),
+    /// A stage failed at a step and goes on.
+    Fault {
+        /// Stage.
+        stage: u32,
+        /// Epoch it failed in.
+        epoch: u32,
+        /// What it says.
+        message: String,
+    },
+    /// A stage is gone.
+    StageLost {
+        /// Stage.
+        stage: u32,
+        /// What was seen.
+        reason: String,
+        /// When.
+        seen: Instant,
+    },
+    /// End.
+    Shutdown,
+}
+
+/// Where events go.
+pub type Publish = Box<dyn Fn(HeadEvent) + Send>;
+
+/// The head's loop and what it owns.
+pub struct Scheduler<C> {
+    compute: C,
+    links: Option<Links>,
+    sequences: Sequences,
+    /// Lanes under way.
+    busy: Vec<bool>,
+    /// With one stage, the head samples.
+    samplers: HashMap<u32, Sampler>,
+    epoch: u32,
+    step: u64,
+    next_seq: u32,
+    degraded: bool,
+    board: Arc<Board>,
+    publish: Publish,
+    stats: Arc<Stats>,
+    hidden: Vec<f32>,
+    logits: Vec<f32>,
+}
+
+impl<C: Compute> Scheduler<C> {
+    /// `links`: none with one stage.
+    pub fn new(
+        compute: C,
+        links: Option<Links>,
+        kv_blocks: u32,
+        batch_rows: u32,
+        board: Arc<Board>,
+        publish: Publish,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let lanes = links.as_ref().map_or(1, |l| l.stages() + 1) as u16;
+        Self {
+            compute,
+            links,
+            sequences: Sequences::new(kv_blocks, lanes, batch_rows),
+            busy: vec![false; usize::from(lanes)],
+            samplers: HashMap::new(),
+            epoch: 1,
+            step: 0,
+            next_seq: 0,
+            degraded: false,
+            board,
+            publish,
+            stats,
+            hidden: Vec::new(),
+            logits: Vec::new(),
+        }
+    }
+
+    /// Runs until told to stop.
+    pub fn run(mut self, messages: &Receiver<Message>) {
+        loop {
+            // Everything that has come is taken in before more is computed.
+            loop {
+                match messages.try_recv() {
+                    Ok(Message::Shutdown) | Err(TryRecvError::Disconnected) => return self.end(),
+                    Ok(message) => self.take(message),
+                    Err(TryRecvError::Empty) => break,
+                }
+            }
+            if self.advance() {
+                continue;
+            }
+            let began = Instant::now();
+            match messages.recv() {
+                Ok(Message::Shutdown) | Err(_) => return self.end(),
+                Ok(message) => {
+                    self.stats.waited(began.elapsed());
+                    self.take(message);
+                }
+            }
+        }
+    }
+
+    fn end(mut self) {
+        self.board.stop();
+        self.fail_all("the server is stopping");
+        if let Some(links) = &mut self.links {
+            links.shutdown();
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Submit(pending) => {
+                if self.degraded {
+                    let message = self.board.status().reason.unwrap_or_default();
+                    let _ = pending.events.send(TokenEvent::Failed { message });
+                    return;
+                }
+                self.next_seq += 1;
+                self.sequences.push(self.next_seq, Sequence::new(*pending));
+            }
+            Message::Tokens(frame) => self.tokens_frame(&frame),
+            Message::Telemetry(report) => self.board.update(|status| {
+                if let Some(slot) = status.stages.get_mut(report.stage as usize) {
+                    let alive = slot.alive;
+                    *slot = *report;
+                    slot.alive = alive;
+                }
+            }),
+            Message::Fault { stage, epoch, message } => {
+                if epoch == self.epoch {
+                    self.fail_all(&format!("stage {stage} could not compute a step: {message}"));
+                    self.new_epoch();
+                }
+            }
+            Message::StageLost { stage, reason, seen } => self.lost(stage, &reason, seen),
+            Message::Shutdown => {}
+        }
+        self.count();
+    }
+
+    /// Admits what fits and computes one micro-batch. `false`: nothing to do until a message.
+    fn advance(&mut self) -> bool {
+        if self.degraded {
+            return false;
+        }
+        for (ended, held) in self.sequences.sweep() {
+            if held {
+                self.free(ended.seq);
+            }
+            self.record(&ended);
+        }
+        while let Some((seq, sequence)) = self.sequences.admit(Instant::now()) {
+            let sampling = sequence.pending.submission.sampling.clone();
+            let penalised = sampling.repetition_penalty != 1.0;
+            let admit = Admit {
+                seq,
+                max_positions: sequence.positions(),
+                prompt: if penalised { sequence.pending.submission.prompt.clone() } else { Vec::new() },
+                sampling,
+            };
+            self.admit(&admit);
+        }
+        let Some(lane) = self.busy.iter().position(|busy| !busy) else { return false };
+        // Any idle lane may have work: its own decode rows, or a prompt.
+        let lanes = self.busy.len();
+        let found = (lane..lanes).find_map(|lane| {
+            let idle = self.busy.get(lane) == Some(&false);
+            let batch = idle.then(|| self.sequences.batch(lane as u16)).flatten()?;
+            Some((lane as u16, batch))
+        });
+        let Some((lane, batch)) = found else { return false };
+        if let Err(message) = self.compute_batch(lane, &batch) {
+            self.fail_all(&format!("the head could not compute a step: {message}"));
+            self.new_epoch();
+        }
+        self.count();
+        true
+    }
+
+    fn compute_batch(&mut self, lane: u16, batch: &Batch) -> Result<(), String> {
+        let began = Instant::now();
+        self.hidden.clear();
+        self.compute.embed(&batch.ids, &mut self.hidden)?;
+        self.compute.forward(&batch.rows, &mut self.hidden)?;
+        self.step += 1;
+        self.board.update(|status| status.prompt_tokens += u64::from(batch.prompt_rows));
+        let Some(links) = &mut self.links else {
+            let tokens =
+                sample_rows(&mut self.compute, &batch.rows, &self.hidden, &mut self.logits, &mut self.samplers)?;
+            self.stats.step(batch.rows.len(), began.elapsed());
+            let rows: Vec<RowEntry> = batch.rows.iter().copied().filter(RowEntry::samples).collect();
+            self.tokens(&rows, tokens);
+            return Ok(());
+        };
+        self.stats.step(batch.rows.len(), began.elapsed());
+        let header = Header { lane, step: self.step, ..Header::new(FrameType::Hidden, self.epoch) };
+        if let Some(busy) = self.busy.get_mut(usize::from(lane)) {
+            *busy = true;
+        }
+        // A lost link is reported by the threads that read from it.
+        let _ = links.downstream.hidden(header, &batch.rows, &self.hidden);
+        Ok(())
+    }
+
+    fn tokens_frame(&mut self, frame: &Frame) {
+        if frame.header.epoch != self.epoch || frame.header.kind != FrameType::Tokens {
+            return;
+        }
+        if let Some(busy) = self.busy.get_mut(usize::from(frame.header.lane)) {
+            *busy = false;
+        }
+        match decode_sampled(&frame.message, frame.rows.len()) {
+            Ok(tokens) => self.tokens(&frame.rows, tokens),
+            Err(error) => {
+                self.fail_all(&format!("the last stage sent malformed tokens: {error}"));
+                self.new_epoch();
+            }
+        }
+    }
+
+    fn tokens(&mut self, rows: &[RowEntry], tokens: Vec<Sampled>) {
+        let now = Instant::now();
+        self.board.update(|status| status.generated_tokens += tokens.len() as u64);
+        for (row, token) in rows.iter().zip(tokens) {
+            if let Some(ended) = self.sequences.token(row.seq, token, now) {
+                self.free(ended.seq);
+                self.record(&ended);
+            }
+        }
+    }
+
+    fn admit(&mut self, admit: &Admit) {
+        match &mut self.links {
+            None => drop(self.samplers.insert(admit.seq, Sampler::new(admit))),
+            Some(links) => {
+                if let Ok(payload) = serde_json::to_vec(admit) {
+                    let _ = links.downstream.send(Header::new(FrameType::Admit, self.epoch), &[], &payload);
+                }
+            }
+        }
+    }
+
+    fn free(&mut self, seq: u32) {
+        self.compute.free(seq);
+        self.samplers.remove(&seq);
+        if let Some(links) = &mut self.links {
+            let row = RowEntry { seq, ..RowEntry::default() };
+            let _ = links.downstream.send(Header::new(FrameType::Free, self.epoch), &[row], &[]);
+        }
+    }
+
+    fn lost(&mut self, stage: u32, reason: &str, seen: Instant) {
+        let mut host = String::new();
+        let mut known = false;
+        self.board.update(|status| {
+            if let Some(slot) = status.stages.get_mut(stage as usize) {
+                known = !slot.alive;
+                slot.alive = false;
+                slot.kv_used = 0;
+                host.clone_from(&slot.host);
+            }
+        });
+        if known {
+            return;
+        }
+        let message = format!("stage {stage} on {host} is gone: {reason}");
+        if !self.degraded {
+            self.degraded = true;
+            self.board.update(|status| {
+                status.state = "degraded".into();
+                status.reason = Some(message.clone());
+            });
+        }
+        let requests = self.fail_all(&message);
+        self.new_epoch();
+        (self.publish)(HeadEvent::StageLost {
+            stage,
+            host,
+            reason: reason.to_owned(),
+            ended_after_us: u64::try_from(seen.elapsed().as_micros()).unwrap_or(u64::MAX),
+            requests,
+        });
+    }
+
+    fn fail_all(&mut self, message: &str) -> u32 {
+        let ended = self.sequences.fail_all(message);
+        for one in &ended {
+            self.record(one);
+        }
+        ended.len() as u32
+    }
+
+    /// All stages forget all sequences; frames of the old epoch are dropped wherever they are.
+    fn new_epoch(&mut self) {
+        self.epoch += 1;
+        self.compute.reset();
+        self.samplers.clear();
+        self.busy.fill(false);
+        if let Some(links) = &mut self.links {
+            links.reset(self.epoch);
+        }
+        let epoch = self.epoch;
+        self.board.update(|status| status.epoch = epoch);
+    }
+
+    fn record(&self, ended: &Ended) {
+        let t = &ended.timings;
+        (self.publish)(HeadEvent::Request {
+            id: ended.seq.to_string(),
+            outcome: ended.outcome.into(),
+            prompt_tokens: t.prompt_tokens,
+            tokens: t.tokens,
+            ttft_ms: (t.queue + t.prefill).as_secs_f64() * 1e3,
+            decode_ms: t.decode.as_secs_f64() * 1e3,
+        });
+    }
+
+    fn count(&self) {
+        self.stats.kv_used.store(self.compute.kv_used(), Relaxed);
+        let (running, waiting) = (self.sequences.running(), self.sequences.waiting());
+        self.board.update(|status| {
+            status.running = running;
+            status.waiting = waiting;
+        });
+    }
+}

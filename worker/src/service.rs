@@ -1,0 +1,174 @@
+//! The head's HTTP side: the API on TCP, the controller's socket, and the clock that publishes
+//! the state while it changes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use windlass_gguf::{MappedGguf, Slice};
+use windlass_wire::assignment::{ApiAssignment, Assignment};
+use windlass_wire::telemetry::{HeadEvent, HeadStatus};
+
+use crate::api::language::{Decoder, Language, Message};
+use crate::api::{ApiState, serve};
+use crate::head::board::Board;
+use crate::head::handle::HeadHandle;
+use crate::text::{ChatMessage, ChatTemplate, Detokenizer, Tokenizer};
+
+/// How often a changed state is published.
+const PUBLISH_EVERY: Duration = Duration::from_millis(100);
+
+/// An API that listens and is not yet answered.
+pub struct Service {
+    runtime: tokio::runtime::Runtime,
+    listener: TcpListener,
+    address: SocketAddr,
+    control: PathBuf,
+    state: ApiState,
+    stop: Arc<watch::Sender<bool>>,
+}
+
+impl Service {
+    /// Reads tokenizer and template from the metadata piece and listens.
+    pub fn open(assignment: &Assignment, api: &ApiAssignment, handle: HeadHandle) -> Result<Self, String> {
+        let language = ModelLanguage::load(assignment)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .map_err(|e| format!("start the API's threads: {e}"))?;
+        let listener = runtime
+            .block_on(TcpListener::bind(&api.listen))
+            .map_err(|e| format!("listen at {} for the API: {e}", api.listen))?;
+        let address = listener.local_addr().map_err(|e| format!("read the API's address: {e}"))?;
+        let state = ApiState {
+            handle,
+            language: Arc::new(language),
+            model: api.model.clone(),
+            api_key_sha256: api.api_key_sha256.clone(),
+        };
+        Ok(Self { runtime, listener, address, control: api.control.clone(), state, stop: Arc::new(watch::channel(false).0) })
+    }
+
+    /// Where the API listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends [`Service::run`] when called.
+    pub fn stopper(&self) -> impl FnOnce() + Send + 'static {
+        let stop = self.stop.clone();
+        move || drop(stop.send_replace(true))
+    }
+
+    /// Answers until stopped.
+    pub fn run(self, board: &Arc<Board>, published: &watch::Sender<HeadStatus>) -> Result<(), String> {
+        let mut stopped = self.stop.subscribe();
+        let handle = self.state.handle.clone();
+        let served = async {
+            let stop = async move { drop(stopped.wait_for(|stop| *stop).await) };
+            serve(self.listener, Some(self.control), self.state, stop).await.map_err(|e| e.to_string())
+        };
+        let clock = async {
+            let mut ticks = tokio::time::interval(PUBLISH_EVERY);
+            loop {
+                ticks.tick().await;
+                let now = board.status();
+                let changed = published.send_if_modified(|last| {
+                    let changed = !same(last, &now);
+                    last.clone_from(&now);
+                    changed
+                });
+                if changed {
+                    handle.publish(HeadEvent::Status(Box::new(now)));
+                }
+            }
+        };
+        self.runtime.block_on(async {
+            tokio::select! {
+                result = served => result,
+                () = clock => Ok(()),
+            }
+        })
+    }
+}
+
+/// Whether two states differ in nothing but clocks.
+fn same(a: &HeadStatus, b: &HeadStatus) -> bool {
+    let still = |status: &HeadStatus| {
+        let mut status = status.clone();
+        status.uptime_s = 0.0;
+        for stage in &mut status.stages {
+            stage.wait_ns = 0;
+            stage.anonymous_bytes = 0;
+        }
+        status
+    };
+    still(a) == still(b)
+}
+
+/// The served model's own tokenizer and template.
+struct ModelLanguage {
+    tokenizer: Arc<Tokenizer>,
+    /// A model without one answers completions only; the error says so on the first chat.
+    template: Result<ChatTemplate, String>,
+}
+
+impl ModelLanguage {
+    fn load(assignment: &Assignment) -> Result<Self, String> {
+        let path = assignment.pieces.join(&assignment.manifest);
+        let bad = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        let text = std::fs::read(&path).map_err(|e| bad(&e))?;
+        let manifest: windlass_gguf::Manifest = serde_json::from_slice(&text).map_err(|e| bad(&e))?;
+        let piece = manifest
+            .piece(Slice::Metadata)
+            .ok_or_else(|| bad(&"it lists no metadata piece, which the head needs for the tokenizer"))?;
+        windlass_gguf::verify_piece(&assignment.pieces, piece).map_err(|e| e.to_string())?;
+        let file = MappedGguf::open(&assignment.pieces.join(&piece.file)).map_err(|e| e.to_string())?;
+        let metadata = file.header().metadata();
+        let tokenizer = Arc::new(Tokenizer::from_metadata(metadata).map_err(|e| e.to_string())?);
+        let template = ChatTemplate::from_metadata(metadata, &tokenizer).map_err(|e| e.to_string());
+        Ok(Self { tokenizer, template })
+    }
+}
+
+impl Language for ModelLanguage {
+    fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, String> {
+        self.tokenizer.encode(text, add_special, true).map_err(|e| e.to_string())
+    }
+
+    fn render(&self, messages: &[Message]) -> Result<String, String> {
+        let messages: Vec<ChatMessage> = messages
+            .iter()
+            .map(|m| ChatMessage { role: m.role.clone(), content: m.content.clone() })
+            .collect();
+        self.template.as_ref().map_err(Clone::clone)?.render(&messages, true).map_err(|e| e.to_string())
+    }
+
+    fn eog(&self) -> &[u32] {
+        self.tokenizer.eog()
+    }
+
+    fn piece(&self, id: u32) -> Vec<u8> {
+        self.tokenizer.piece(id).to_vec()
+    }
+
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(Streaming(Detokenizer::continuing(self.tokenizer.clone())))
+    }
+}
+
+struct Streaming(Detokenizer);
+
+impl Decoder for Streaming {
+    fn push(&mut self, id: u32) -> String {
+        self.0.push(id)
+    }
+
+    fn finish(&mut self) -> String {
+        self.0.finish()
+    }
+}
