@@ -1,13 +1,12 @@
 //! `windlass demo`: from arguments to a run of the core's demo, and its summary.
 
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Map;
 
 use super::arguments::{Common, DemoArguments};
-use super::run::{Run, panic_message};
+use super::run::{Run, guarded};
 use super::signals;
 use crate::deploy::demo::{self, ModelFile, Options, Outcome, PROMPT};
 use crate::event::{Emitter, Event, Exit, Failure, FailureKind, Level, Scope};
@@ -75,8 +74,7 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
         Err(error) => return refused(run, FailureKind::Internal, error.to_string()),
     };
     let commands = run.commands();
-    // A panic unwinds through here; what was held is dropped on the way, which ends the workers.
-    let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+    let result = guarded(|| {
         runtime.block_on(async {
             if let Err(error) = signals::follow(commands) {
                 return Outcome {
@@ -86,14 +84,11 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
             }
             demo::run(&options, &emitter, &mut inbox, fetch).await
         })
-    }));
+    });
     runtime.shutdown_timeout(LAST_WORK);
-    let outcome = result.unwrap_or_else(|_| Outcome {
+    let outcome = result.unwrap_or_else(|failure| Outcome {
         fields: Map::new(),
-        failure: Some(Failure::internal(format!(
-            "internal error: {}",
-            panic_message().unwrap_or_default()
-        ))),
+        failure: Some(failure),
     });
     run.finish(outcome.fields, outcome.failure)
 }

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Write};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -128,6 +129,8 @@ impl Run {
 
     /// Tells how the run ended, waits until all readers have it, and gives the exit status.
     pub fn finish(self, fields: Map<String, Value>, failure: Option<Failure>) -> Exit {
+        // A panic on any thread is a fault, also when the run went on without it.
+        let failure = failure.or_else(|| panic_message().as_deref().map(internal));
         let exit = failure.as_ref().map_or(Exit::Done, |f| f.kind.exit());
         self.emitter().emit(
             Scope::run(),
@@ -189,6 +192,48 @@ pub fn catch_panics() {
 }
 
 /// The first panic's message.
+<<<<<<< HEAD
 pub fn panic_message() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
+=======
+fn panic_message() -> Option<String> {
+    PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn internal(message: &str) -> Failure {
+    Failure::internal(format!(
+        "internal error: {message}; this is a fault of windlass, please report it"
+    ))
+}
+
+/// Runs work in which a panic becomes a failure. What the work held is dropped on the way.
+pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let said = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned());
+        internal(&panic_message().or(said).unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_internal_failure_with_exit_status_70() {
+        let failure = guarded(|| panic!("the sky fell")).unwrap_err();
+        assert!(failure.message.contains("the sky fell"), "{failure}");
+        assert_eq!(failure.kind.exit().code(), 70);
+        assert_eq!(guarded(|| 5), Ok(5));
+    }
+
+    #[test]
+    fn run_ids_differ_and_are_short() {
+        let ids: std::collections::HashSet<_> = (0..100).map(|_| new_id()).collect();
+        assert_eq!(ids.len(), 100);
+        assert!(ids.iter().all(|id| id.len() == 8));
+    }
+>>>>>>> w-core
 }

@@ -428,6 +428,10 @@ impl LocalWorkers {
             }
             Said::Report(FromWorker::Ready) => {
                 worker.ready = true;
+                if worker.info.stage == 0 {
+                    // The head is ready for others when it serves, which it says next.
+                    return;
+                }
                 Event::Worker(Box::new(state(WorkerState::Ready)))
             }
             Said::Report(FromWorker::Serving { api }) => {

@@ -157,11 +157,15 @@ impl<O: Write, E: Write> Plain<O, E> {
                 message,
                 prompt,
             } => {
+                if matches!(state, RequestState::Finished) {
+                    // The rates that follow are those of the whole answer.
+                    self.last_rates = None;
+                }
                 let text = match state {
-                    RequestState::Sent => "sent",
+                    RequestState::Sent => "asked:",
                     RequestState::FirstToken => "first token",
-                    RequestState::Finished => "finished",
-                    RequestState::Failed => "FAILED",
+                    RequestState::Finished => "finished:",
+                    RequestState::Failed => "FAILED:",
                     RequestState::Cancelled => "cancelled",
                 };
                 let message = message.as_deref().or(prompt.as_deref()).unwrap_or("");
@@ -468,6 +472,7 @@ mod tests {
             Event::Request {
                 state: RequestState::Finished,
                 message: Some("2 tokens".into()),
+                prompt: None,
             },
         );
         emitter.emit(
@@ -496,7 +501,7 @@ mod tests {
             "run 7f3a demo, 2 hosts\n\
              pieces     local-1 changed 17 pieces, 64.2 MB\n\
              worker     local-2 stage 1 loaded: 15 layers, 63.3 MB\n\
-             request    finished 2 tokens\n\
+             request    finished: 2 tokens\n\
              error: local-2, answer: killed by signal 9\n\
              recap      local-1 1 changed   exit 1   2.0 s   run 7f3a"
         );

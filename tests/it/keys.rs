@@ -5,7 +5,6 @@ use std::sync::Arc;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, client::WebPkiServerVerifier, server::WebPkiClientVerifier};
 use windlass::deploy::keys::mint;
 use windlass_wire::assignment::{Identity, stage_name};

@@ -37,6 +37,7 @@ pub fn test(arguments: &[String]) -> Done {
         fixtures()?;
     }
     build()?;
+    run(cargo().args(["test", "--release", "--locked", "--workspace", "--doc"]))?;
     let mut nextest = cargo();
     nextest.args([
         "nextest",
@@ -49,9 +50,7 @@ pub fn test(arguments: &[String]) -> Done {
     if !fast {
         nextest.env("WINDLASS_REQUIRE_FIXTURES", "1");
     }
-    // What runs in the doc comments is little; a failure of the rest is worth seeing first.
-    run(&mut nextest)?;
-    run(cargo().args(["test", "--release", "--locked", "--workspace", "--doc"]))
+    run(&mut nextest)
 }
 
 /// Installs a cargo tool that is missing.
