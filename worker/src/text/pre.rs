@@ -284,6 +284,7 @@ mod tests {
         assert_eq!(split("gpt-2", "1234 5"), ["1234", " 5"]);
     }
 
+    // A pattern with look-around or back-references would go to the backtracking matcher.
     #[test]
     fn every_rule_compiles_without_backtracking() {
         for name in known() {
@@ -292,7 +293,7 @@ mod tests {
                 assert!(!regex.as_str().contains("(?!"), "{name}");
                 assert!(!regex.as_str().contains("(?="), "{name}");
             }
-            assert_eq!(split(name, "").len(), 1, "{name}");
+            assert!(split(name, "").is_empty(), "{name}");
         }
     }
 

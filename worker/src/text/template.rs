@@ -6,7 +6,8 @@
 use std::fmt;
 
 use jiff::Zoned;
-use minijinja::value::{Kwargs, Value};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Environment, ErrorKind, context};
 use serde::Serialize;
 use windlass_gguf::Metadata;
@@ -79,8 +80,14 @@ impl ChatTemplate {
             });
         }
         let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
+        let syntax = SyntaxConfig::builder()
+            .trim_blocks(true)
+            .lstrip_blocks(true)
+            .build()
+            .map_err(|e| TextError::Template {
+                reason: e.to_string(),
+            })?;
+        environment.set_syntax(syntax);
         environment.set_fuel(Some(STEPS));
         environment
             .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -89,6 +96,7 @@ impl ChatTemplate {
             strftime(format, &clock())
         });
         environment.add_filter("tojson", tojson);
+        environment.add_test("iterable", is_iterable);
         environment
             .add_template_owned(NAME, without_marks(source))
             .map_err(|e| TextError::Template {
@@ -116,7 +124,7 @@ impl ChatTemplate {
         let or_undefined =
             |name: &Option<String>| name.as_deref().map(Value::from).unwrap_or_default();
         let context = context! {
-            messages,
+            messages => Value::from(messages.iter().map(as_value).collect::<Vec<_>>()),
             add_generation_prompt,
             bos_token => or_undefined(&self.begin),
             eos_token => or_undefined(&self.end),
@@ -129,6 +137,13 @@ impl ChatTemplate {
             .and_then(|t| t.render(context))
             .map_err(|e| failure(&e))
     }
+}
+
+fn as_value(message: &ChatMessage) -> Value {
+    Value::from_pairs([
+        ("role", message.role.as_str()),
+        ("content", message.content.as_str()),
+    ])
 }
 
 fn failure(error: &minijinja::Error) -> TextError {
@@ -152,6 +167,14 @@ fn invalid(reason: String) -> minijinja::Error {
 
 fn raise_exception(message: &str) -> Result<Value, minijinja::Error> {
     Err(invalid(message.to_string()).with_source(Raised(message.to_string())))
+}
+
+/// As Python has it: text is iterable, nothing (`none`) is not.
+fn is_iterable(value: &Value) -> bool {
+    !matches!(
+        value.kind(),
+        ValueKind::None | ValueKind::Bool | ValueKind::Number | ValueKind::Invalid
+    )
 }
 
 fn strftime(format: &str, now: &Zoned) -> Result<String, minijinja::Error> {
