@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
             tokio::spawn(play(pending));
         }
     });
-    let state = fake::state(&handle, key.as_deref());
+    let state = fake::state(&handle, key.as_deref(), Duration::from_secs(1));
     serve(listener, None, state, async {
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
     })

@@ -23,6 +23,7 @@ pub mod shapes;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use serve::{ServeError, serve};
 
@@ -40,4 +41,6 @@ pub struct ApiState {
     pub model: String,
     /// SHA-256 of the API key, hex. Without one the listener must be on loopback.
     pub api_key_sha256: Option<String>,
+    /// How long open requests may go on when the server ends; then they end with an error.
+    pub grace: Duration,
 }

@@ -30,8 +30,6 @@ const MAX_CONNECTIONS: usize = 1024;
 const MAX_CONTROLLERS: usize = 64;
 /// Longest time for a request's headers to arrive, also between two requests.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long open requests may go on when the server ends.
-const GRACE: Duration = Duration::from_secs(5);
 /// How long cut requests have to say so.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -59,7 +57,8 @@ pub enum ServeError {
     },
 }
 
-/// Answers requests until `shutdown` completes; then open requests have a few seconds to end.
+/// Answers requests until `shutdown` completes; then open requests have the state's
+/// time of grace to end.
 ///
 /// `control` is where the controller's socket is made (mode 0600); a socket that nobody answers
 /// any more is replaced. It is removed at the end. `shutdown` is first polled when both listen,
@@ -75,6 +74,7 @@ pub async fn serve(
     if !gate.keyed() && !address.ip().is_loopback() {
         return Err(ServeError::KeyNeeded(address));
     }
+    let grace = state.grace;
     let control = control.map(ControlSocket::bind).transpose()?;
     let (phase, watched) = watch::channel(Phase::Serving);
     let shared = Shared::new(state, watched.clone());
@@ -100,7 +100,7 @@ pub async fn serve(
     phase.send_replace(Phase::Stopping);
     let all = async { while loops.join_next().await.is_some() {} };
     tokio::pin!(all);
-    if tokio::time::timeout(GRACE, &mut all).await.is_err() {
+    if tokio::time::timeout(grace, &mut all).await.is_err() {
         phase.send_replace(Phase::Cutting);
         // What has not ended then is aborted when the set is dropped.
         let _ = tokio::time::timeout(LAST_WORDS, &mut all).await;

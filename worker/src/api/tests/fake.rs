@@ -2,6 +2,7 @@
 //! the API. Uses only what its parent's `prelude` names, so that an example can include it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::prelude::*;
 
@@ -107,11 +108,12 @@ pub fn head(context: u32) -> FakeHead {
 }
 
 /// An API state over a fake head.
-pub fn state(handle: &HeadHandle, api_key_sha256: Option<&str>) -> ApiState {
+pub fn state(handle: &HeadHandle, api_key_sha256: Option<&str>, grace: Duration) -> ApiState {
     ApiState {
         handle: handle.clone(),
         language: Arc::new(Bytes),
         model: "tiny".to_owned(),
         api_key_sha256: api_key_sha256.map(str::to_owned),
+        grace,
     }
 }

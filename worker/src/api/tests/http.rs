@@ -107,11 +107,11 @@ async fn a_foreign_host_or_origin_is_refused_without_a_key_but_not_on_the_contro
 async fn others_cannot_be_served_without_a_key_nor_with_a_broken_one() {
     let head = fake::head(8);
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
-    let state = fake::state(&head.handle, None);
+    let state = fake::state(&head.handle, None, GRACE);
     let error = serve(listener, None, state, async {}).await.unwrap_err();
     assert!(matches!(error, ServeError::KeyNeeded(_)), "{error}");
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let state = fake::state(&head.handle, Some("sesame"));
+    let state = fake::state(&head.handle, Some("sesame"), GRACE);
     let error = serve(listener, None, state, async {}).await.unwrap_err();
     assert!(matches!(error, ServeError::KeyHash), "{error}");
     assert!(!error.to_string().contains("sesame"));
@@ -158,6 +158,7 @@ async fn the_control_socket_is_private_replaces_a_dead_one_and_goes_at_the_end()
     let second = |path: PathBuf| async {
         let head = fake::head(8);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+<<<<<<< HEAD
         serve(
             listener,
             Some(path),
@@ -165,6 +166,9 @@ async fn the_control_socket_is_private_replaces_a_dead_one_and_goes_at_the_end()
             async {},
         )
         .await
+=======
+        serve(listener, Some(path), fake::state(&head.handle, None, GRACE), async {}).await
+>>>>>>> w-api
     };
     let error = second(path.clone()).await.unwrap_err().to_string();
     assert!(error.contains("another process answers"), "{error}");

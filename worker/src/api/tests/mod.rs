@@ -39,6 +39,9 @@ use super::serve::{ServeError, serve};
 use crate::head::handle::{FinishReason, HeadHandle, Pending, SequenceTimings, TokenEvent};
 use fake::FakeHead;
 
+/// Longer than any test.
+const GRACE: Duration = Duration::from_secs(600);
+
 /// A server and the head behind it.
 struct Server {
     address: SocketAddr,
@@ -51,13 +54,17 @@ struct Server {
 
 impl Server {
     async fn start(key_sha256: Option<&str>) -> Self {
+        Self::start_with(key_sha256, GRACE).await
+    }
+
+    async fn start_with(key_sha256: Option<&str>, grace: Duration) -> Self {
         let head = fake::head(64);
         let folder = tempfile::tempdir().unwrap();
         let control = folder.path().join("control.sock");
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let state = fake::state(&head.handle, key_sha256);
+        let state = fake::state(&head.handle, key_sha256, grace);
         let path = control.clone();
         let task = tokio::spawn(async move {
             serve(listener, Some(path), state, async {
