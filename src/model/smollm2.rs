@@ -43,7 +43,7 @@ pub const SMOLLM2: Pinned = Pinned {
 mod tests {
     use super::SMOLLM2;
     use crate::model::RepoId;
-    use crate::model::hf::is_hex;
+    use crate::model::listing::is_hex;
 
     #[test]
     fn the_pinned_model_is_well_formed() {

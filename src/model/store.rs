@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::error::ModelError;
-use super::hf::is_hex;
+use super::listing::is_hex;
 use super::options::Folders;
 use super::reference::{RepoId, unsafe_path};
 
