@@ -8,6 +8,7 @@ pub mod error;
 pub mod header;
 pub mod map;
 pub mod metadata;
+mod partial;
 pub mod piece;
 pub mod slice;
 pub mod tiny;

@@ -6,9 +6,9 @@
 //! with the ending `.partial`, synced and renamed. One cut works in a folder at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -19,7 +19,8 @@ use crate::error::{GgufError, Result};
 use crate::header::{Gguf, TensorInfo};
 use crate::map::MappedGguf;
 use crate::metadata::{Metadata, Value};
-use crate::slice::{Home, Slice, model_size, slice_of};
+use crate::partial::{HashingFile, Partial, PartialPath};
+use crate::slice::{Home, ModelSize, Slice, model_size, slice_of};
 use crate::write::{GgufWriter, TensorSpec};
 
 /// Metadata key of a piece: its slice as text.
@@ -210,8 +211,7 @@ pub fn cut(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Manifest> {
     let header = source.header();
-    let job = Job::plan(header, source_sha256, dir, wanted)
-        .map_err(|error| error.in_file(source.path()))?;
+    let job = Job::plan(header, source.path(), source_sha256, dir, wanted)?;
     let mut done = 0u64;
     let mut entries = Vec::new();
     for plan in &job.todo {
@@ -248,7 +248,7 @@ pub fn cut_stream(
     let name = Path::new("the model's stream");
     let (header, start) = Gguf::read_from(reader, file_len, GgufError::io("read", name))
         .map_err(|error| error.in_file(name))?;
-    let job = Job::plan(&header, source_sha256, dir, wanted)?;
+    let job = Job::plan(&header, name, source_sha256, dir, wanted)?;
     if job.todo.is_empty() {
         return job.finish(Vec::new());
     }
@@ -399,21 +399,17 @@ struct PiecePlan {
 }
 
 impl Job {
-    fn plan(header: &Gguf, source_sha256: &str, dir: &Path, wanted: &[Slice]) -> Result<Job> {
+    /// `name` is what errors about the source call it.
+    fn plan(
+        header: &Gguf,
+        name: &Path,
+        source_sha256: &str,
+        dir: &Path,
+        wanted: &[Slice],
+    ) -> Result<Job> {
         let source_sha256 = checked_digest(source_sha256)?;
-        if let Some(slice) = header.metadata().get_str(KEY_SLICE)? {
-            return Err(GgufError::AlreadyPiece {
-                slice: slice.into(),
-            });
-        }
-        let size = model_size(header)?;
         let wanted: BTreeSet<Slice> = wanted.iter().copied().collect();
-        if let Some(slice) = wanted.iter().find(|s| size.slice(**s).is_none()) {
-            return Err(GgufError::NoSuchSlice {
-                slice: slice.to_string(),
-                layers: size.layers,
-            });
-        }
+        let size = checked_size(header, &wanted).map_err(|error| error.in_file(name))?;
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -505,6 +501,23 @@ impl Job {
     }
 }
 
+/// The source's parts, when it can be cut and has all wanted ones.
+fn checked_size(header: &Gguf, wanted: &BTreeSet<Slice>) -> Result<ModelSize> {
+    if let Some(slice) = header.metadata().get_str(KEY_SLICE)? {
+        return Err(GgufError::AlreadyPiece {
+            slice: slice.into(),
+        });
+    }
+    let size = model_size(header)?;
+    match wanted.iter().find(|s| size.slice(**s).is_none()) {
+        None => Ok(size),
+        Some(slice) => Err(GgufError::NoSuchSlice {
+            slice: slice.to_string(),
+            layers: size.layers,
+        }),
+    }
+}
+
 /// A piece being written.
 struct OpenPiece {
     slice: Slice,
@@ -575,98 +588,6 @@ impl CompletePiece {
     fn publish(self) -> Result<PieceEntry> {
         self.partial.publish()?;
         Ok(self.entry)
-    }
-}
-
-/// Counts and hashes what it passes on.
-struct HashingFile {
-    partial: Partial,
-    hasher: Sha256,
-    bytes: u64,
-}
-
-impl Write for HashingFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.partial.file.write(bytes)?;
-        self.hasher.update(bytes.get(..written).unwrap_or(bytes));
-        self.bytes += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.partial.file.flush()
-    }
-}
-
-/// A file under its temporary name, open.
-struct Partial {
-    file: File,
-    target: PathBuf,
-    path: PartialPath,
-}
-
-/// A temporary name that is removed when dropped before it was published.
-struct PartialPath {
-    temporary: PathBuf,
-    target: PathBuf,
-    published: bool,
-}
-
-impl Partial {
-    fn create(dir: &Path, name: &str) -> Result<Partial> {
-        let target = dir.join(name);
-        let temporary = dir.join(format!("{name}.partial"));
-        // The folder is locked, so a leftover is of a cut that was killed.
-        match fs::remove_file(&temporary) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(GgufError::io("remove", &temporary)(e));
-            }
-            _ => {}
-        }
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)
-            .map_err(GgufError::io("create", &temporary))?;
-        Ok(Partial {
-            file,
-            target: target.clone(),
-            path: PartialPath {
-                temporary,
-                target,
-                published: false,
-            },
-        })
-    }
-
-    fn close(self) -> PartialPath {
-        self.path
-    }
-
-    fn publish(self) -> Result<()> {
-        self.close().publish()
-    }
-}
-
-impl PartialPath {
-    fn publish(mut self) -> Result<()> {
-        fs::rename(&self.temporary, &self.target).map_err(GgufError::io("rename", &self.target))?;
-        self.published = true;
-        // The rename itself must survive a power cut before a manifest may list the file.
-        let dir = self.target.parent().unwrap_or(Path::new("."));
-        File::open(dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(GgufError::io("sync", dir))
-    }
-}
-
-impl Drop for PartialPath {
-    fn drop(&mut self) {
-        if !self.published {
-            // Nothing can be done about a failure here, and the original error matters more.
-            let _ = fs::remove_file(&self.temporary);
-        }
     }
 }
 

@@ -143,7 +143,7 @@ fn check(spec: &TinySpec) -> Result<()> {
             return Err(bad(format!("{name} is {size}, not between 1 and 65536")));
         }
     }
-    if spec.heads % spec.kv_heads != 0 || spec.head_dim % 2 != 0 {
+    if !spec.heads.is_multiple_of(spec.kv_heads) || !spec.head_dim.is_multiple_of(2) {
         return Err(bad(
             "kv heads must divide heads, and the head size must be even".into(),
         ));
