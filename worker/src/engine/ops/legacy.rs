@@ -1,8 +1,9 @@
 //! Dot products with weights in blocks of 32: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0.
 //!
 //! Activations are rounded to 8 bits in blocks of 32 too, with 32-bit scales. A block contributes
-//! `scale_w * scale_x * sum(q_w * q_x) + offset_w * sum(x)`, its integer sums in eight lanes of
-//! four neighbours each, so that vector kernels and the plain twin here agree bit for bit.
+//! `scale_w * scale_x * sum(q_w * q_x)` and `offset_w * sum(x)`, summed apart; its integer sums are
+//! in eight lanes of four neighbours each, so that vector kernels and the plain twin here agree bit
+//! for bit.
 #![allow(
     clippy::indexing_slicing,
     reason = "fixed-size arrays, and slices cut to one length at entry"
@@ -13,74 +14,118 @@ use super::floats::{LANES, half_bits, sum_lanes};
 /// Numbers in a block.
 pub const BLOCK: usize = 32;
 
-/// Rows of activations in 8 bits.
-#[derive(Debug, Default)]
-pub struct Q8Rows {
-    blocks: usize,
-    q: Vec<[i8; BLOCK]>,
-    d: Vec<f32>,
-    s: Vec<f32>,
+/// A block of `C` rows of activations in 8 bits, side by side.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Packed<const C: usize> {
+    /// The numbers, by row.
+    pub q: [[i8; BLOCK]; C],
+    /// Scales of the rows' blocks.
+    pub d: [f32; C],
+    /// Scaled sums of the rows' blocks.
+    pub s: [f32; C],
 }
 
-/// One row of activations in 8 bits: blocks, their scales, and the scaled sums of the blocks.
-#[derive(Clone, Copy)]
-pub struct Q8Row<'a> {
-    pub(super) q: &'a [[i8; BLOCK]],
-    pub(super) d: &'a [f32],
-    pub(super) s: &'a [f32],
+impl<const C: usize> Packed<C> {
+    const ZERO: Self = Packed {
+        q: [[0; BLOCK]; C],
+        d: [0.0; C],
+        s: [0.0; C],
+    };
+}
+
+/// Rows that lie side by side, so that a kernel streams through one piece of memory.
+pub(super) const SIDE: usize = 4;
+
+/// Rows of activations in 8 bits: four side by side as long as there are four, then single ones.
+#[derive(Debug, Default)]
+pub struct Q8Rows {
+    rows: usize,
+    blocks: usize,
+    fours: Vec<Packed<SIDE>>,
+    ones: Vec<Packed<1>>,
 }
 
 impl Q8Rows {
     /// Takes rows of `columns` floats each (a multiple of [`BLOCK`]).
     pub fn fill(&mut self, x: &[f32], columns: usize) {
         self.blocks = columns / BLOCK;
-        let blocks = x.len() / BLOCK;
-        self.q.resize(blocks, [0; BLOCK]);
-        self.d.resize(blocks, 0.0);
-        self.s.resize(blocks, 0.0);
-        quantize(x, &mut self.q, &mut self.d, &mut self.s);
+        self.rows = x.len() / columns.max(1);
+        let fours = self.rows / SIDE;
+        self.fours.resize(fours * self.blocks, Packed::ZERO);
+        self.ones
+            .resize((self.rows - fours * SIDE) * self.blocks, Packed::ZERO);
+        let (head, tail) = x.split_at(fours * SIDE * columns);
+        pack_fours(head, columns, &mut self.fours);
+        pack_ones(tail, columns, &mut self.ones);
     }
 
     /// Number of rows.
     pub fn rows(&self) -> usize {
-        self.d.len() / self.blocks.max(1)
+        self.rows
     }
 
-    /// Row `i`.
-    #[inline(always)]
-    pub fn row(&self, i: usize) -> Q8Row<'_> {
-        let range = i * self.blocks..(i + 1) * self.blocks;
-        Q8Row {
-            q: &self.q[range.clone()],
-            d: &self.d[range.clone()],
-            s: &self.s[range],
-        }
+    /// Groups of four rows, then single rows; each is one packed block for each block of a row.
+    pub(super) fn groups(
+        &self,
+    ) -> (
+        std::slice::ChunksExact<'_, Packed<SIDE>>,
+        std::slice::ChunksExact<'_, Packed<1>>,
+    ) {
+        let blocks = self.blocks.max(1);
+        (
+            self.fours.chunks_exact(blocks),
+            self.ones.chunks_exact(blocks),
+        )
     }
 }
 
 by_tier! {
-    fn quantize(x: &[f32], q: &mut [[i8; BLOCK]], d: &mut [f32], s: &mut [f32]) {
-        let (blocks, _) = x.as_chunks::<BLOCK>();
-        for (((x, q), d), s) in blocks.iter().zip(q).zip(d).zip(s) {
-            let mut most = [0.0f32; LANES];
-            for part in x.as_chunks::<LANES>().0 {
-                for lane in 0..LANES {
-                    most[lane] = most[lane].max(part[lane].abs());
-                }
+    fn pack_fours(x: &[f32], columns: usize, out: &mut [Packed<SIDE>]) {
+        pack(x, columns, out);
+    }
+}
+
+by_tier! {
+    fn pack_ones(x: &[f32], columns: usize, out: &mut [Packed<1>]) {
+        pack(x, columns, out);
+    }
+}
+
+#[inline(always)]
+fn pack<const C: usize>(x: &[f32], columns: usize, out: &mut [Packed<C>]) {
+    let groups = out.chunks_exact_mut((columns / BLOCK).max(1));
+    for (out, x) in groups.zip(x.chunks_exact(columns * C)) {
+        for (c, x) in x.chunks_exact(columns).enumerate() {
+            for (packed, x) in out.iter_mut().zip(x.as_chunks::<BLOCK>().0) {
+                (packed.d[c], packed.s[c]) = quantize(x, &mut packed.q[c]);
             }
-            let most = most.iter().fold(0.0f32, |a, &b| a.max(b));
-            let scale = most / 127.0;
-            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-            let mut sum = 0i32;
-            for (q, &x) in q.iter_mut().zip(x) {
-                let rounded = (x * inverse).round_ties_even() as i32;
-                *q = rounded as i8;
-                sum += rounded;
-            }
-            *d = scale;
-            *s = scale * sum as f32;
         }
     }
+}
+
+/// Rounds a block to 8 bits; returns its scale and the scaled sum of the rounded numbers.
+#[inline(always)]
+fn quantize(x: &[f32; BLOCK], q: &mut [i8; BLOCK]) -> (f32, f32) {
+    let mut most = [0.0f32; LANES];
+    for part in x.as_chunks::<LANES>().0 {
+        for lane in 0..LANES {
+            let size = part[lane].abs();
+            most[lane] = if size > most[lane] { size } else { most[lane] };
+        }
+    }
+    let most = most.iter().fold(0.0f32, |a, &b| a.max(b));
+    let scale = most / 127.0;
+    let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    // Adding 1.5 * 2^23 rounds to an integer, ties to even, and leaves it in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let mut sum = 0i32;
+    for (q, &x) in q.iter_mut().zip(x) {
+        let bits = (x * inverse + ROUND).to_bits();
+        *q = bits as i8;
+        sum += i32::from(bits as i8);
+    }
+    (scale, scale * sum as f32)
 }
 
 /// A block format.
@@ -97,16 +142,21 @@ pub trait Legacy: Sync {
     fn offset(block: &Self::Block) -> f32;
     /// The numbers.
     fn numbers(block: &Self::Block) -> [i8; BLOCK];
-    /// The numbers in one register.
+    /// The numbers in one register, scale and offset.
     ///
     /// # Safety
-    /// The processor has AVX2.
+    /// The processor has AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
+<<<<<<< HEAD
     #[allow(
         unsafe_code,
         reason = "needs a processor feature that the caller checks"
     )]
     unsafe fn wide(block: &Self::Block) -> std::arch::x86_64::__m256i;
+=======
+    #[allow(unsafe_code, reason = "needs a processor feature that the caller checks")]
+    unsafe fn wide(block: &Self::Block) -> (std::arch::x86_64::__m256i, f32, f32);
+>>>>>>> w-engine
 }
 
 /// 4 bits, symmetric around 8.
@@ -169,11 +219,16 @@ macro_rules! legacy {
             #[cfg(target_arch = "x86_64")]
             #[inline]
             #[target_feature(enable = "avx2,fma,f16c")]
+<<<<<<< HEAD
             #[allow(
                 unsafe_code,
                 reason = "needs a processor feature that the caller checks"
             )]
             unsafe fn wide(block: &Self::Block) -> std::arch::x86_64::__m256i {
+=======
+            #[allow(unsafe_code, reason = "needs a processor feature that the caller checks")]
+            unsafe fn wide(block: &Self::Block) -> (std::arch::x86_64::__m256i, f32, f32) {
+>>>>>>> w-engine
                 $wide(block)
             }
         }
@@ -186,7 +241,11 @@ legacy!(
     false,
     |b: &[u8; 18]| -8.0 * half_at(b, 0),
     |b: &[u8; 18]| nibbles(&b[2..]),
-    |b: &[u8; 18]| super::x86::nibbles(super::x86::sixteen(b, 2))
+    |b: &[u8; 18]| {
+        let scale = super::x86::half([b[0], b[1]]);
+        let numbers = super::x86::nibbles(super::x86::sixteen(b, 2));
+        (numbers, scale, -8.0 * scale)
+    }
 );
 legacy!(
     Q4_1,
@@ -194,7 +253,10 @@ legacy!(
     false,
     |b: &[u8; 20]| half_at(b, 2),
     |b: &[u8; 20]| nibbles(&b[4..]),
-    |b: &[u8; 20]| super::x86::nibbles(super::x86::sixteen(b, 4))
+    |b: &[u8; 20]| {
+        let (scale, offset) = super::x86::halves([b[0], b[1], b[2], b[3]]);
+        (super::x86::nibbles(super::x86::sixteen(b, 4)), scale, offset)
+    }
 );
 legacy!(
     Q5_0,
@@ -202,7 +264,16 @@ legacy!(
     false,
     |b: &[u8; 22]| -16.0 * half_at(b, 0),
     |b: &[u8; 22]| fifth_bits(&b[2..6], &b[6..]),
+<<<<<<< HEAD
     |b: &[u8; 22]| super::x86::fifth_bits([b[2], b[3], b[4], b[5]], super::x86::sixteen(b, 6))
+=======
+    |b: &[u8; 22]| {
+        let scale = super::x86::half([b[0], b[1]]);
+        let high = [b[2], b[3], b[4], b[5]];
+        let numbers = super::x86::fifth_bits(high, super::x86::sixteen(b, 6));
+        (numbers, scale, -16.0 * scale)
+    }
+>>>>>>> w-engine
 );
 legacy!(
     Q5_1,
@@ -210,7 +281,16 @@ legacy!(
     false,
     |b: &[u8; 24]| half_at(b, 2),
     |b: &[u8; 24]| fifth_bits(&b[4..8], &b[8..]),
+<<<<<<< HEAD
     |b: &[u8; 24]| super::x86::fifth_bits([b[4], b[5], b[6], b[7]], super::x86::sixteen(b, 8))
+=======
+    |b: &[u8; 24]| {
+        let (scale, offset) = super::x86::halves([b[0], b[1], b[2], b[3]]);
+        let high = [b[4], b[5], b[6], b[7]];
+        let numbers = super::x86::fifth_bits(high, super::x86::sixteen(b, 8));
+        (numbers, scale, offset)
+    }
+>>>>>>> w-engine
 );
 legacy!(
     Q8_0,
@@ -218,36 +298,42 @@ legacy!(
     true,
     |_: &[u8; 34]| 0.0,
     |b: &[u8; 34]| std::array::from_fn(|i| b[2 + i] as i8),
-    |b: &[u8; 34]| super::x86::thirty_two(b, 2)
+    |b: &[u8; 34]| {
+        let scale = super::x86::half([b[0], b[1]]);
+        (super::x86::thirty_two(b, 2), scale, 0.0)
+    }
 );
 
 /// Products of `R` weight rows with `C` activation rows: the plain twin of the vector kernels.
 #[inline(always)]
 pub(super) fn tile_plain<F: Legacy, const R: usize, const C: usize>(
     w: [&[F::Block]; R],
-    x: [Q8Row<'_>; C],
+    x: &[Packed<C>],
 ) -> [[f32; C]; R] {
-    let mut sums = [[[0.0f32; LANES]; C]; R];
-    for (w, sums) in w.iter().zip(&mut sums) {
-        for (b, block) in w.iter().enumerate() {
-            let (scale, eighth, numbers) =
-                (F::scale(block), F::offset(block) * 0.125, F::numbers(block));
-            for (x, sum) in x.iter().zip(sums.iter_mut()) {
-                let factor = scale * x.d[b];
+    let mut out = [[0.0; C]; R];
+    for (w, out) in w.iter().zip(&mut out) {
+        let mut sums = [[0.0f32; LANES]; C];
+        let mut offsets = [0.0f32; C];
+        for (block, x) in w.iter().zip(x) {
+            let (scale, offset, numbers) =
+                (F::scale(block), F::offset(block), F::numbers(block));
+            for c in 0..C {
+                let factor = scale * x.d[c];
                 for lane in 0..LANES {
                     let mut dot = 0i32;
                     for i in 4 * lane..4 * lane + 4 {
-                        dot += i32::from(numbers[i]) * i32::from(x.q[b][i]);
+                        dot += i32::from(numbers[i]) * i32::from(x.q[c][i]);
                     }
-                    sum[lane] = factor.mul_add(dot as f32, sum[lane]);
-                    if !F::SIGNED {
-                        sum[lane] = eighth.mul_add(x.s[b], sum[lane]);
-                    }
+                    sums[c][lane] = factor.mul_add(dot as f32, sums[c][lane]);
                 }
+                offsets[c] = offset.mul_add(x.s[c], offsets[c]);
             }
         }
+        for c in 0..C {
+            out[c] = sum_lanes(sums[c]) + offsets[c];
+        }
     }
-    sums.map(|row| row.map(sum_lanes))
+    out
 }
 
 /// Block formats, as values.
@@ -285,6 +371,7 @@ fn dispatch<F: Legacy>(weights: &[u8], row_bytes: usize, x: &Q8Rows, out: &mut [
         )]
         return unsafe { super::x86::dot_rows::<F>(weights, row_bytes, x, out) };
     }
+<<<<<<< HEAD
     let rows = x.rows();
     for (w, out) in weights
         .chunks_exact(row_bytes)
@@ -293,6 +380,25 @@ fn dispatch<F: Legacy>(weights: &[u8], row_bytes: usize, x: &Q8Rows, out: &mut [
         for (i, o) in out.iter_mut().enumerate() {
             [[*o]] = tile_plain::<F, 1, 1>([F::blocks(w)], [x.row(i)]);
         }
+=======
+    for (w, out) in weights
+        .chunks_exact(row_bytes)
+        .zip(out.chunks_exact_mut(x.rows().max(1)))
+    {
+        row_plain::<F>(w, x, out);
+    }
+}
+
+/// Products of one weight row with all rows of `x`.
+fn row_plain<F: Legacy>(w: &[u8], x: &Q8Rows, out: &mut [f32]) {
+    let (fours, ones) = x.groups();
+    let (wide, rest) = out.as_chunks_mut::<SIDE>();
+    for (out, x) in wide.iter_mut().zip(fours) {
+        [*out] = tile_plain::<F, 1, SIDE>([F::blocks(w)], x);
+    }
+    for (out, x) in rest.iter_mut().zip(ones) {
+        [[*out]] = tile_plain::<F, 1, 1>([F::blocks(w)], x);
+>>>>>>> w-engine
     }
 }
 
@@ -362,14 +468,18 @@ mod tests {
         }
     }
 
-    fn plain(kind: LegacyKind, w: &[u8], x: Q8Row<'_>) -> f32 {
+    fn plain(kind: LegacyKind, w: &[u8], x: &[f32]) -> f32 {
+        let mut acts = Q8Rows::default();
+        acts.fill(x, x.len());
+        let mut out = [0.0];
         match kind {
-            LegacyKind::Q4_0 => tile_plain::<Q4_0, 1, 1>([Q4_0::blocks(w)], [x])[0][0],
-            LegacyKind::Q4_1 => tile_plain::<Q4_1, 1, 1>([Q4_1::blocks(w)], [x])[0][0],
-            LegacyKind::Q5_0 => tile_plain::<Q5_0, 1, 1>([Q5_0::blocks(w)], [x])[0][0],
-            LegacyKind::Q5_1 => tile_plain::<Q5_1, 1, 1>([Q5_1::blocks(w)], [x])[0][0],
-            LegacyKind::Q8_0 => tile_plain::<Q8_0, 1, 1>([Q8_0::blocks(w)], [x])[0][0],
+            LegacyKind::Q4_0 => row_plain::<Q4_0>(w, &acts, &mut out),
+            LegacyKind::Q4_1 => row_plain::<Q4_1>(w, &acts, &mut out),
+            LegacyKind::Q5_0 => row_plain::<Q5_0>(w, &acts, &mut out),
+            LegacyKind::Q5_1 => row_plain::<Q5_1>(w, &acts, &mut out),
+            LegacyKind::Q8_0 => row_plain::<Q8_0>(w, &acts, &mut out),
         }
+        out[0]
     }
 
     proptest! {
@@ -387,7 +497,7 @@ mod tests {
                 dot_rows(kind, &w, blocks * bytes, &acts, &mut out);
                 for (r, w) in w.chunks(blocks * bytes).enumerate() {
                     for c in 0..rows {
-                        let twin = plain(kind, w, acts.row(c));
+                        let twin = plain(kind, w, &x[c * blocks * BLOCK..][..blocks * BLOCK]);
                         prop_assert_eq!(out[r * rows + c].to_bits(), twin.to_bits(), "{:?}", kind);
                         let mut floats = vec![0.0; blocks * BLOCK];
                         decode(kind, w, &mut floats);

@@ -144,16 +144,19 @@ impl Activations {
 }
 
 /// Writes columns of `from` (rows of `width`) as rows of `to`.
+#[allow(clippy::indexing_slicing, reason = "both sides are cut to whole tiles before")]
 fn transpose(from: &[f32], width: usize, to: &mut [f32]) {
+    const TILE: usize = 8;
     let height = from.len() / width.max(1);
-    // In tiles, so that neither side misses the cache for every value.
-    const TILE: usize = 16;
-    for (band, rows) in from.chunks(TILE * width).enumerate() {
-        for (column, out) in to.chunks_exact_mut(height).enumerate() {
-            let out = out.iter_mut().skip(band * TILE);
-            let values = rows.iter().skip(column).step_by(width);
-            for (o, v) in out.zip(values) {
-                *o = *v;
+    for top in (0..height).step_by(TILE) {
+        let tall = TILE.min(height - top);
+        let band = &from[top * width..(top + tall) * width];
+        for left in (0..width).step_by(TILE) {
+            for column in left..width.min(left + TILE) {
+                let out = &mut to[column * height + top..column * height + top + tall];
+                for (o, row) in out.iter_mut().zip(band.chunks_exact(width)) {
+                    *o = row[column];
+                }
             }
         }
     }
