@@ -192,10 +192,6 @@ pub fn catch_panics() {
 }
 
 /// The first panic's message.
-<<<<<<< HEAD
-pub fn panic_message() -> Option<String> {
-    PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
-=======
 fn panic_message() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -235,5 +231,4 @@ mod tests {
         assert_eq!(ids.len(), 100);
         assert!(ids.iter().all(|id| id.len() == 8));
     }
->>>>>>> w-core
 }

@@ -147,16 +147,8 @@ pub trait Legacy: Sync {
     /// # Safety
     /// The processor has AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
-<<<<<<< HEAD
-    #[allow(
-        unsafe_code,
-        reason = "needs a processor feature that the caller checks"
-    )]
-    unsafe fn wide(block: &Self::Block) -> std::arch::x86_64::__m256i;
-=======
     #[allow(unsafe_code, reason = "needs a processor feature that the caller checks")]
     unsafe fn wide(block: &Self::Block) -> (std::arch::x86_64::__m256i, f32, f32);
->>>>>>> w-engine
 }
 
 /// 4 bits, symmetric around 8.
@@ -178,11 +170,7 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
 #[inline(always)]
 fn nibbles(bytes: &[u8]) -> [i8; BLOCK] {
     std::array::from_fn(|i| {
-        (if i < 16 {
-            bytes[i] & 15
-        } else {
-            bytes[i - 16] >> 4
-        }) as i8
+        (if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 }) as i8
     })
 }
 
@@ -219,16 +207,8 @@ macro_rules! legacy {
             #[cfg(target_arch = "x86_64")]
             #[inline]
             #[target_feature(enable = "avx2,fma,f16c")]
-<<<<<<< HEAD
-            #[allow(
-                unsafe_code,
-                reason = "needs a processor feature that the caller checks"
-            )]
-            unsafe fn wide(block: &Self::Block) -> std::arch::x86_64::__m256i {
-=======
             #[allow(unsafe_code, reason = "needs a processor feature that the caller checks")]
             unsafe fn wide(block: &Self::Block) -> (std::arch::x86_64::__m256i, f32, f32) {
->>>>>>> w-engine
                 $wide(block)
             }
         }
@@ -236,9 +216,7 @@ macro_rules! legacy {
 }
 
 legacy!(
-    Q4_0,
-    18,
-    false,
+    Q4_0, 18, false,
     |b: &[u8; 18]| -8.0 * half_at(b, 0),
     |b: &[u8; 18]| nibbles(&b[2..]),
     |b: &[u8; 18]| {
@@ -248,9 +226,7 @@ legacy!(
     }
 );
 legacy!(
-    Q4_1,
-    20,
-    false,
+    Q4_1, 20, false,
     |b: &[u8; 20]| half_at(b, 2),
     |b: &[u8; 20]| nibbles(&b[4..]),
     |b: &[u8; 20]| {
@@ -259,43 +235,29 @@ legacy!(
     }
 );
 legacy!(
-    Q5_0,
-    22,
-    false,
+    Q5_0, 22, false,
     |b: &[u8; 22]| -16.0 * half_at(b, 0),
     |b: &[u8; 22]| fifth_bits(&b[2..6], &b[6..]),
-<<<<<<< HEAD
-    |b: &[u8; 22]| super::x86::fifth_bits([b[2], b[3], b[4], b[5]], super::x86::sixteen(b, 6))
-=======
     |b: &[u8; 22]| {
         let scale = super::x86::half([b[0], b[1]]);
         let high = [b[2], b[3], b[4], b[5]];
         let numbers = super::x86::fifth_bits(high, super::x86::sixteen(b, 6));
         (numbers, scale, -16.0 * scale)
     }
->>>>>>> w-engine
 );
 legacy!(
-    Q5_1,
-    24,
-    false,
+    Q5_1, 24, false,
     |b: &[u8; 24]| half_at(b, 2),
     |b: &[u8; 24]| fifth_bits(&b[4..8], &b[8..]),
-<<<<<<< HEAD
-    |b: &[u8; 24]| super::x86::fifth_bits([b[4], b[5], b[6], b[7]], super::x86::sixteen(b, 8))
-=======
     |b: &[u8; 24]| {
         let (scale, offset) = super::x86::halves([b[0], b[1], b[2], b[3]]);
         let high = [b[4], b[5], b[6], b[7]];
         let numbers = super::x86::fifth_bits(high, super::x86::sixteen(b, 8));
         (numbers, scale, offset)
     }
->>>>>>> w-engine
 );
 legacy!(
-    Q8_0,
-    34,
-    true,
+    Q8_0, 34, true,
     |_: &[u8; 34]| 0.0,
     |b: &[u8; 34]| std::array::from_fn(|i| b[2 + i] as i8),
     |b: &[u8; 34]| {
@@ -365,22 +327,9 @@ fn dispatch<F: Legacy>(weights: &[u8], row_bytes: usize, x: &Q8Rows, out: &mut [
     #[cfg(target_arch = "x86_64")]
     if super::tier::has_avx2() {
         // SAFETY: the processor has the features, checked in the line before.
-        #[allow(
-            unsafe_code,
-            reason = "calling a function compiled for checked features"
-        )]
+        #[allow(unsafe_code, reason = "calling a function compiled for checked features")]
         return unsafe { super::x86::dot_rows::<F>(weights, row_bytes, x, out) };
     }
-<<<<<<< HEAD
-    let rows = x.rows();
-    for (w, out) in weights
-        .chunks_exact(row_bytes)
-        .zip(out.chunks_exact_mut(rows))
-    {
-        for (i, o) in out.iter_mut().enumerate() {
-            [[*o]] = tile_plain::<F, 1, 1>([F::blocks(w)], [x.row(i)]);
-        }
-=======
     for (w, out) in weights
         .chunks_exact(row_bytes)
         .zip(out.chunks_exact_mut(x.rows().max(1)))
@@ -398,7 +347,6 @@ fn row_plain<F: Legacy>(w: &[u8], x: &Q8Rows, out: &mut [f32]) {
     }
     for (out, x) in rest.iter_mut().zip(ones) {
         [[*out]] = tile_plain::<F, 1, 1>([F::blocks(w)], x);
->>>>>>> w-engine
     }
 }
 
@@ -440,10 +388,7 @@ mod tests {
     struct Rng(u64);
     impl Rng {
         fn next(&mut self) -> u32 {
-            self.0 = self
-                .0
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.0 >> 32) as u32
         }
         fn float(&mut self) -> f32 {

@@ -185,10 +185,8 @@ mod tests {
         T::from_float(x, &mut blocks);
         // SAFETY: plain blocks without padding, read as bytes.
         #[allow(unsafe_code, reason = "test reads the made blocks as bytes")]
-        unsafe {
-            std::slice::from_raw_parts(blocks.as_ptr().cast::<u8>(), size_of_val(&blocks[..]))
-        }
-        .to_vec()
+        unsafe { std::slice::from_raw_parts(blocks.as_ptr().cast::<u8>(), size_of_val(&blocks[..])) }
+            .to_vec()
     }
     use super::kquant::BLOCK;
 

@@ -74,67 +74,10 @@ pub(super) fn fifth_bits(high: [u8; 4], low: __m128i) -> __m256i {
 /// Value of a half-precision number.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
-<<<<<<< HEAD
-fn tile<F: Legacy, const R: usize, const C: usize>(
-    w: [&[F::Block]; R],
-    x: [Q8Row<'_>; C],
-) -> [[f32; C]; R] {
-    let blocks = x.first().map_or(0, |x| x.d.len());
-    let w = w.map(|w| &w[..blocks]);
-    let x = x.map(|x| Q8Row {
-        q: &x.q[..blocks],
-        d: &x.d[..blocks],
-        s: &x.s[..blocks],
-    });
-    let ones = _mm256_set1_epi16(1);
-    let mut sums = [[_mm256_setzero_ps(); C]; R];
-    for b in 0..blocks {
-        for r in 0..R {
-            let block = &w[r][b];
-            // SAFETY: this function runs only where AVX2 is.
-            #[allow(
-                unsafe_code,
-                reason = "calling a function compiled for features held here"
-            )]
-            let numbers = unsafe { F::wide(block) };
-            let scale = _mm256_set1_ps(F::scale(block));
-            if F::SIGNED {
-                let size = _mm256_abs_epi8(numbers);
-                for c in 0..C {
-                    let signed = _mm256_sign_epi8(load(&x[c].q[b]), numbers);
-                    let dots = _mm256_madd_epi16(_mm256_maddubs_epi16(size, signed), ones);
-                    let factor = _mm256_mul_ps(scale, _mm256_set1_ps(x[c].d[b]));
-                    sums[r][c] = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(dots), sums[r][c]);
-                }
-            } else {
-                let eighth = _mm256_set1_ps(F::offset(block) * 0.125);
-                for c in 0..C {
-                    let dots =
-                        _mm256_madd_epi16(_mm256_maddubs_epi16(numbers, load(&x[c].q[b])), ones);
-                    let factor = _mm256_mul_ps(scale, _mm256_set1_ps(x[c].d[b]));
-                    let sum = _mm256_fmadd_ps(factor, _mm256_cvtepi32_ps(dots), sums[r][c]);
-                    sums[r][c] = _mm256_fmadd_ps(eighth, _mm256_set1_ps(x[c].s[b]), sum);
-                }
-            }
-        }
-    }
-    sums.map(|row| {
-        row.map(|sum| {
-            let mut lanes = [0.0; 8];
-            // SAFETY: the array has room for the register; the store needs no alignment.
-            #[allow(unsafe_code, reason = "unaligned vector store to an array")]
-            unsafe {
-                _mm256_storeu_ps(lanes.as_mut_ptr(), sum);
-            }
-            sum_lanes(lanes)
-        })
-    })
-=======
 pub(super) fn half(bits: [u8; 2]) -> f32 {
     _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(
         u16::from_le_bytes(bits),
     ))))
->>>>>>> w-engine
 }
 
 /// Values of two half-precision numbers side by side.
