@@ -26,7 +26,7 @@ pub const BUILD: &str = env!("CARGO_PKG_VERSION");
 /// Longest line taken from stdin.
 const MAX_LINE: u64 = 4 << 20;
 /// How long an orderly end may take before the process ends anyway.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(4);
 
 /// Why a worker ends early: a kind for programs, a sentence for people.
 pub struct Failure {

@@ -17,6 +17,9 @@ use crate::api::{ApiState, serve};
 use crate::head::board::Board;
 use crate::head::handle::HeadHandle;
 
+/// How long open requests may go on once the worker is told to stop; shorter than the worker itself
+/// may take.
+const API_GRACE: Duration = Duration::from_secs(2);
 /// How often a changed state is published.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
@@ -54,6 +57,7 @@ impl Service {
             language: Arc::new(language),
             model: api.model.clone(),
             api_key_sha256: api.api_key_sha256.clone(),
+            grace: API_GRACE,
         };
         Ok(Self {
             runtime,
