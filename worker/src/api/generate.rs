@@ -294,7 +294,14 @@ impl Choice {
                 let span = self
                     .first
                     .map(|first| (first, first.checked_add(timings.decode).unwrap_or(first)));
-                Some(self.end(text, finish, timings.tokens, timings.cached_tokens, times, span))
+                Some(self.end(
+                    text,
+                    finish,
+                    timings.tokens,
+                    timings.cached_tokens,
+                    times,
+                    span,
+                ))
             }
             TokenEvent::Failed { .. } => None,
         }

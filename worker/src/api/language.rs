@@ -51,8 +51,7 @@ impl ModelLanguage {
     /// When the tokenizer cannot be used. A missing template is an error only to who asks for it.
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, TextError> {
         let tokenizer = Tokenizer::from_metadata(metadata)?;
-        let template =
-            ChatTemplate::from_metadata(metadata, &tokenizer).map_err(|e| e.to_string());
+        let template = ChatTemplate::from_metadata(metadata, &tokenizer).map_err(|e| e.to_string());
         Ok(Self {
             tokenizer: Arc::new(tokenizer),
             template,
@@ -73,9 +72,10 @@ impl Language for ModelLanguage {
     }
 
     fn render(&self, messages: &[ChatMessage]) -> Result<String, String> {
-        let template = self.template.as_ref().map_err(|reason| {
-            format!("this model cannot chat, use /v1/completions: {reason}")
-        })?;
+        let template = self
+            .template
+            .as_ref()
+            .map_err(|reason| format!("this model cannot chat, use /v1/completions: {reason}"))?;
         template.render(messages, true).map_err(|e| e.to_string())
     }
 

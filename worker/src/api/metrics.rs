@@ -182,7 +182,9 @@ impl Tracker {
         self.ended = true;
         let metrics = &self.metrics;
         metrics.ended(reason);
-        metrics.request.observe(self.arrival.elapsed().as_secs_f64());
+        metrics
+            .request
+            .observe(self.arrival.elapsed().as_secs_f64());
         metrics.queue.observe(times.queue.as_secs_f64());
         metrics.prefill.observe(times.prefill.as_secs_f64());
         metrics.decode.observe(times.decode.as_secs_f64());
@@ -330,11 +332,9 @@ const STAGE_COUNTERS: [(&str, &str, Read); 9] = [
         "Bytes of frames sent to the next stage, before encryption",
         |s| s.bytes_sent as f64,
     ),
-    (
-        "stage_sent_frames",
-        "Frames sent to the next stage",
-        |s| s.frames_sent as f64,
-    ),
+    ("stage_sent_frames", "Frames sent to the next stage", |s| {
+        s.frames_sent as f64
+    }),
     (
         "stage_sent_data_bytes",
         "Bytes of frames with hidden states or tokens",

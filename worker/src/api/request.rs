@@ -165,13 +165,19 @@ impl Context<'_> {
                 "`stream_options` needs `stream` to be true",
             ));
         }
-        let n = common.n.map_or(Ok(1), |n| integer("n", n, 1, MAX_CHOICES as i64))?;
+        let n = common
+            .n
+            .map_or(Ok(1), |n| integer("n", n, 1, MAX_CHOICES as i64))?;
         check_count(prompts.len())?;
         check_count(prompts.len().saturating_mul(n as usize))?;
         let answer = self.max_tokens(common)?;
         let base = self.sampling(common, alternatives)?;
         let ignore_eos = common.ignore_eos.unwrap_or(false);
-        let eog = if ignore_eos { &[][..] } else { self.language.eog() };
+        let eog = if ignore_eos {
+            &[][..]
+        } else {
+            self.language.eog()
+        };
         let mut sequences = Vec::new();
         let mut prompt_tokens = 0;
         let mut entries = 0u64;
@@ -193,7 +199,11 @@ impl Context<'_> {
         }
         if entries > MAX_ALTERNATIVES {
             return Err(ApiError::invalid(
-                if param == "prompt" { "logprobs" } else { "top_logprobs" },
+                if param == "prompt" {
+                    "logprobs"
+                } else {
+                    "top_logprobs"
+                },
                 format!(
                     "{entries} alternatives are asked for over all tokens; at most \
                      {MAX_ALTERNATIVES} are given: lower `max_tokens` or their number"
@@ -219,7 +229,10 @@ impl Context<'_> {
     fn room(&self, prompt: &[u32], answer: Option<u32>, param: &str) -> Result<u32, ApiError> {
         let Limits { context, vocab } = self.limits;
         if prompt.is_empty() {
-            return Err(ApiError::invalid(param, format!("`{param}` holds no token")));
+            return Err(ApiError::invalid(
+                param,
+                format!("`{param}` holds no token"),
+            ));
         }
         if let Some(id) = prompt.iter().find(|&&id| id >= vocab) {
             return Err(ApiError::range(
@@ -280,7 +293,12 @@ impl Context<'_> {
             )?,
             top_k,
             top_p: number("top_p", common.top_p, default.top_p, Range::above(0.0, 1.0))?,
-            min_p: number("min_p", common.min_p, default.min_p, Range::closed(0.0, 1.0))?,
+            min_p: number(
+                "min_p",
+                common.min_p,
+                default.min_p,
+                Range::closed(0.0, 1.0),
+            )?,
             seed: common.seed.map_or(self.seed, i64::cast_unsigned),
             repetition_penalty: number(
                 "repetition_penalty",
@@ -495,7 +513,11 @@ fn integer(field: &str, value: i64, least: i64, most: i64) -> Result<u32, ApiErr
         .ok()
         .filter(|_| (least..=most).contains(&value))
         .ok_or_else(|| {
-            ApiError::range(field, value, format_args!("an integer from {least} to {most}"))
+            ApiError::range(
+                field,
+                value,
+                format_args!("an integer from {least} to {most}"),
+            )
         })
 }
 

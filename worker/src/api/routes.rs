@@ -262,10 +262,7 @@ fn stream_answer(shape: Shape, run: Run) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
         (header::CACHE_CONTROL, "no-cache"),
-        (
-            header::HeaderName::from_static("x-accel-buffering"),
-            "no",
-        ),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
     (headers, Body::from_stream(body)).into_response()
 }
@@ -325,11 +322,7 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
 async fn plan(shared: &Arc<Shared>, form: Form, body: Bytes) -> Result<Plan, ApiError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(ApiError::internal)?;
-    let _permit = shared
-        .parsers
-        .acquire()
-        .await
-        .map_err(ApiError::internal)?;
+    let _permit = shared.parsers.acquire().await.map_err(ApiError::internal)?;
     let shared = shared.clone();
     let parse = move || {
         let context = Context {

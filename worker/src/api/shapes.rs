@@ -264,8 +264,7 @@ impl Shape {
                 // Best first: of alternatives with one text, the best stays.
                 top.entry(spell(id)).or_insert(finite(logprob));
             }
-            top.entry(token.clone())
-                .or_insert(finite(sampled.logprob));
+            top.entry(token.clone()).or_insert(finite(sampled.logprob));
             all.tokens.push(token);
             all.token_logprobs.push(finite(sampled.logprob));
             all.top_logprobs.push(top);

@@ -113,7 +113,11 @@ async fn a_stream_has_role_deltas_finish_usage_and_done() {
     assert!(reply.headers.contains("content-type: text/event-stream"));
     let timings = reply.chunks()[3]["timings"].clone();
     assert_eq!(timings["predicted_n"], 4);
-    let chunks: Vec<_> = reply.chunks().into_iter().map(|c| known(c, "chatcmpl-")).collect();
+    let chunks: Vec<_> = reply
+        .chunks()
+        .into_iter()
+        .map(|c| known(c, "chatcmpl-"))
+        .collect();
     let ids: std::collections::HashSet<_> =
         reply.chunks().iter().map(|c| c["id"].to_string()).collect();
     assert_eq!(ids.len(), 1);
@@ -131,7 +135,10 @@ async fn a_stream_has_role_deltas_finish_usage_and_done() {
     assert_eq!(
         chunks,
         [
-            chunk(choice(json!({"role": "assistant", "content": ""}), Value::Null), Value::Null),
+            chunk(
+                choice(json!({"role": "assistant", "content": ""}), Value::Null),
+                Value::Null
+            ),
             chunk(choice(json!({"content": "H"}), Value::Null), Value::Null),
             // Two tokens, one character: nothing goes out before it is whole.
             chunk(choice(json!({"content": "é"}), Value::Null), Value::Null),
@@ -183,7 +190,13 @@ async fn a_stop_string_over_token_borders_ends_the_answer_and_cancels_the_sequen
         let pending = server.next().await;
         for byte in "a EN END b".bytes() {
             let token = sampled(u32::from(byte));
-            super::token(&pending, Sampled { logprob: -1.0, ..token });
+            super::token(
+                &pending,
+                Sampled {
+                    logprob: -1.0,
+                    ..token
+                },
+            );
         }
         // Only the dropped receiver ends this: the head itself goes on.
         pending.events.closed().await;
@@ -289,7 +302,10 @@ async fn several_choices_have_seeds_of_their_own_and_interleave() {
     for chunk in reply.chunks() {
         let choice = &chunk["choices"][0];
         let index = choice["index"].as_u64().unwrap() as usize;
-        if let Some(text) = choice["delta"]["content"].as_str().filter(|t| !t.is_empty()) {
+        if let Some(text) = choice["delta"]["content"]
+            .as_str()
+            .filter(|t| !t.is_empty())
+        {
             texts[index] += text;
             order.push(index);
         }
@@ -299,7 +315,11 @@ async fn several_choices_have_seeds_of_their_own_and_interleave() {
     }
     assert_eq!(texts, ["ab", "xy"]);
     assert_eq!(finish, ["stop", "length"]);
-    assert_ne!(order, [0, 0, 1, 1], "one answer must not wait for the other");
+    assert_ne!(
+        order,
+        [0, 0, 1, 1],
+        "one answer must not wait for the other"
+    );
 }
 
 #[tokio::test]
@@ -317,7 +337,12 @@ async fn usage_of_several_choices_counts_the_prompt_once() {
 async fn requests_without_a_seed_differ_and_with_one_repeat() {
     let mut server = Server::start(None).await;
     let mut seeds = Vec::new();
-    for more in [json!({}), json!({}), json!({"seed": -1}), json!({"seed": -1})] {
+    for more in [
+        json!({}),
+        json!({}),
+        json!({"seed": -1}),
+        json!({"seed": -1}),
+    ] {
         let _asked = server.ask(PATH, hello(more));
         seeds.push(server.next().await.submission.sampling.seed);
     }
@@ -341,26 +366,62 @@ async fn fields_out_of_range_or_unsupported_are_named() {
         (json!({"max_tokens": 0}), "max_tokens", "from 1"),
         (json!({"max_tokens": -1}), "max_tokens", "-1"),
         (json!({"max_tokens": 1.5}), "max_tokens", "1.5"),
-        (json!({"max_tokens": 1, "max_completion_tokens": 2}), "max_tokens", "differ"),
+        (
+            json!({"max_tokens": 1, "max_completion_tokens": 2}),
+            "max_tokens",
+            "differ",
+        ),
         (json!({"presence_penalty": 2.1}), "presence_penalty", "2.1"),
         (json!({"frequency_penalty": -3}), "frequency_penalty", "-3"),
-        (json!({"repetition_penalty": 0}), "repetition_penalty", "over 0"),
+        (
+            json!({"repetition_penalty": 0}),
+            "repetition_penalty",
+            "over 0",
+        ),
         (json!({"logit_bias": {"258": 1}}), "logit_bias", "below 258"),
         (json!({"logit_bias": {"x": 1}}), "logit_bias", "`x`"),
         (json!({"logit_bias": {"5": 101}}), "logit_bias.5", "101"),
         (json!({"stop": vec!["a"; 17]}), "stop", "at most 16"),
         (json!({"stop": 5}), "stop", "a string or a list"),
         (json!({"stop": "x".repeat(1025)}), "stop", "at most 1024"),
-        (json!({"top_logprobs": 2}), "top_logprobs", "needs `logprobs`"),
-        (json!({"logprobs": true, "top_logprobs": 259}), "top_logprobs", "from 0 to 258"),
+        (
+            json!({"top_logprobs": 2}),
+            "top_logprobs",
+            "needs `logprobs`",
+        ),
+        (
+            json!({"logprobs": true, "top_logprobs": 259}),
+            "top_logprobs",
+            "from 0 to 258",
+        ),
         (json!({"logprobs": 3}), "logprobs", "3"),
-        (json!({"stream_options": {"include_usage": true}}), "stream_options", "needs `stream`"),
-        (json!({"tools": [{"type": "function"}]}), "tools", "not supported"),
-        (json!({"tool_choice": "required"}), "tool_choice", "not supported"),
+        (
+            json!({"stream_options": {"include_usage": true}}),
+            "stream_options",
+            "needs `stream`",
+        ),
+        (
+            json!({"tools": [{"type": "function"}]}),
+            "tools",
+            "not supported",
+        ),
+        (
+            json!({"tool_choice": "required"}),
+            "tool_choice",
+            "not supported",
+        ),
         (json!({"functions": [{}]}), "functions", "not supported"),
-        (json!({"response_format": {"type": "json_object"}}), "response_format", "not supported"),
+        (
+            json!({"response_format": {"type": "json_object"}}),
+            "response_format",
+            "not supported",
+        ),
         (json!({"audio": {"voice": "x"}}), "audio", "not supported"),
-        (json!({"modalities": ["text", "audio"]}), "modalities", "not supported"),
+        (
+            json!({"modalities": ["text", "audio"]}),
+            "modalities",
+            "not supported",
+        ),
         (json!({"best_of": 2}), "best_of", "not supported"),
         (json!({"model": null}), "model", "`tiny`"),
         (json!({"model": 5}), "model", "5"),
@@ -368,9 +429,21 @@ async fn fields_out_of_range_or_unsupported_are_named() {
         (json!({"messages": []}), "messages", "empty"),
         (json!({"messages": "x"}), "messages", "invalid type"),
         (json!({"messages": [{"content": "x"}]}), "messages", "role"),
-        (json!({"messages": [{"role": "user", "content": 5}]}), "messages", "list of parts"),
-        (json!({"messages": [{"role": "user"}]}), "messages[0].content", "missing"),
-        (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages[0].role", "`tool`"),
+        (
+            json!({"messages": [{"role": "user", "content": 5}]}),
+            "messages",
+            "list of parts",
+        ),
+        (
+            json!({"messages": [{"role": "user"}]}),
+            "messages[0].content",
+            "missing",
+        ),
+        (
+            json!({"messages": [{"role": "tool", "content": "x"}]}),
+            "messages[0].role",
+            "`tool`",
+        ),
         (
             json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}),
             "messages[0].content[0].type",
@@ -405,7 +478,10 @@ async fn what_does_not_fit_the_context_is_refused_with_the_figures() {
     let server = Server::start(None).await;
     let long = json!({"messages": [{"role": "user", "content": "x".repeat(100)}]});
     for (more, figures) in [
-        (json!({"max_tokens": 47}), ["64 tokens", "18 in the prompt", "47 for the answer"]),
+        (
+            json!({"max_tokens": 47}),
+            ["64 tokens", "18 in the prompt", "47 for the answer"],
+        ),
         (long, ["64 tokens", "116 in the prompt", "1 for the answer"]),
     ] {
         let reply = server.ask(PATH, hello(more)).await.unwrap();

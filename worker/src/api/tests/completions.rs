@@ -63,9 +63,16 @@ async fn every_form_of_prompt_becomes_its_sequences() {
             .as_array()
             .unwrap()
             .iter()
-            .map(|c| (c["index"].as_u64().unwrap(), c["text"].as_str().unwrap().to_owned()))
+            .map(|c| {
+                (
+                    c["index"].as_u64().unwrap(),
+                    c["text"].as_str().unwrap().to_owned(),
+                )
+            })
             .collect();
-        let wanted: Vec<_> = (0..wanted.len() as u64).map(|i| (i, i.to_string())).collect();
+        let wanted: Vec<_> = (0..wanted.len() as u64)
+            .map(|i| (i, i.to_string()))
+            .collect();
         assert_eq!(texts, wanted);
     }
 }
@@ -110,7 +117,11 @@ async fn a_streamed_completion_ends_with_its_reason_usage_and_done() {
     let mut server = Server::start(None).await;
     let more = json!({"stream": true, "stream_options": {"include_usage": true}});
     let reply = server.answered(PATH, prompt(json!([1]), more), "ab").await;
-    let chunks: Vec<_> = reply.chunks().into_iter().map(|c| known(c, "cmpl-")).collect();
+    let chunks: Vec<_> = reply
+        .chunks()
+        .into_iter()
+        .map(|c| known(c, "cmpl-"))
+        .collect();
     let chunk = |choices: Value, usage: Value| {
         json!({
             "id": null, "object": "text_completion", "created": null, "model": "tiny",
@@ -138,19 +149,44 @@ async fn fields_out_of_range_or_unsupported_are_named() {
     let server = Server::start(None).await;
     for (given, more, param, says) in [
         (json!(null), json!({}), "prompt", "missing"),
-        (json!([]), json!({}), "prompt", "empty"),
+        (json!([]), json!({}), "prompt", "no token"),
         (json!([[]]), json!({}), "prompt", "no token"),
-        (json!([258]), json!({}), "prompt", "below the vocabulary's 258"),
+        (
+            json!([258]),
+            json!({}),
+            "prompt",
+            "below the vocabulary's 258",
+        ),
         (json!([-1]), json!({}), "prompt", "list of token ids"),
         (json!({"a": 1}), json!({}), "prompt", "a string"),
         (json!(vec!["a"; 129]), json!({}), "n", "129"),
         (json!(vec!["a"; 65]), json!({"n": 2}), "n", "130"),
         (json!("a"), json!({"echo": true}), "echo", "not supported"),
-        (json!("a"), json!({"suffix": "x"}), "suffix", "not supported"),
-        (json!("a"), json!({"best_of": 2}), "best_of", "not supported"),
-        (json!("a"), json!({"logprobs": -1}), "logprobs", "from 0 to 258"),
+        (
+            json!("a"),
+            json!({"suffix": "x"}),
+            "suffix",
+            "not supported",
+        ),
+        (
+            json!("a"),
+            json!({"best_of": 2}),
+            "best_of",
+            "not supported",
+        ),
+        (
+            json!("a"),
+            json!({"logprobs": -1}),
+            "logprobs",
+            "from 0 to 258",
+        ),
         (json!("a"), json!({"logprobs": true}), "logprobs", "true"),
-        (json!("x".repeat(64)), json!({}), "prompt", "65 in the prompt"),
+        (
+            json!("x".repeat(64)),
+            json!({}),
+            "prompt",
+            "65 in the prompt",
+        ),
     ] {
         let reply = server.ask(PATH, prompt(given, more)).await.unwrap();
         let (message, given, _) = reply.error(400);

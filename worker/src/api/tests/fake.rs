@@ -19,7 +19,10 @@ pub const VOCAB: u32 = 258;
 impl Language for Bytes {
     fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, String> {
         let begin = add_special.then_some(BEGIN);
-        Ok(begin.into_iter().chain(text.bytes().map(u32::from)).collect())
+        Ok(begin
+            .into_iter()
+            .chain(text.bytes().map(u32::from))
+            .collect())
     }
 
     fn render(&self, messages: &[ChatMessage]) -> Result<String, String> {

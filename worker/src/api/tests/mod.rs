@@ -2,13 +2,18 @@
 //!
 //! Shapes are those of OpenAI's API reference.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 mod chat;
 mod completions;
+mod ends;
 mod fake;
 mod http;
-mod ends;
 
 /// What `fake` needs.
 mod prelude {
@@ -43,7 +48,7 @@ struct Server {
     control: PathBuf,
     head: FakeHead,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<(), ServeError>>,
+    task: JoinHandle<()>,
     _folder: tempfile::TempDir,
 }
 
@@ -61,12 +66,10 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let state = fake::state(&head.handle, key_sha256, grace);
         let path = control.clone();
-        let task = tokio::spawn(async move {
-            serve(listener, Some(path), state, async {
-                let _ = stopped.await;
-            })
-            .await
-        });
+        let server = super::Server::bind(listener, Some(path), state).unwrap();
+        let task = tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
         Self {
             address,
             control,
@@ -139,7 +142,9 @@ impl Reply {
     fn chunks(&self) -> Vec<Value> {
         let mut data = self.data();
         assert_eq!(data.pop().as_deref(), Some("[DONE]"));
-        data.iter().map(|d| serde_json::from_str(d).unwrap()).collect()
+        data.iter()
+            .map(|d| serde_json::from_str(d).unwrap())
+            .collect()
     }
 
     /// Asserts an error in the OpenAI form; gives its message, param and code.
@@ -195,7 +200,9 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str
 
 fn reply(bytes: &[u8]) -> Reply {
     let split = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
-    let headers = String::from_utf8(bytes[..split].to_vec()).unwrap().to_lowercase();
+    let headers = String::from_utf8(bytes[..split].to_vec())
+        .unwrap()
+        .to_lowercase();
     let status = headers.split(' ').nth(1).unwrap().parse().unwrap();
     let mut rest = &bytes[split + 4..];
     let mut body = Vec::new();
@@ -245,7 +252,9 @@ fn end(pending: &Pending, reason: FinishReason, tokens: u32) {
         tokens,
         cached_tokens: 0,
     };
-    let _ = pending.events.send(TokenEvent::Finished { reason, timings });
+    let _ = pending
+        .events
+        .send(TokenEvent::Finished { reason, timings });
 }
 
 /// Takes what a test cannot foresee out of a response, after checking it.
