@@ -15,9 +15,9 @@ mod prelude {
     pub use windlass_worker::head::handle::{HeadHandle, Limits, Pending, SubmitError};
 }
 
+use std::io::Read;
 use std::time::{Duration, Instant};
 
-use tokio::io::AsyncReadExt;
 use windlass_wire::payload::Sampled;
 use windlass_worker::api::serve;
 use windlass_worker::head::handle::{FinishReason, Pending, SequenceTimings, TokenEvent};
@@ -43,7 +43,8 @@ async fn main() -> anyhow::Result<()> {
     });
     let state = fake::state(&handle, key.as_deref(), Duration::from_secs(1));
     serve(listener, None, state, async {
-        let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
+        let end = || std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = tokio::task::spawn_blocking(end).await;
     })
     .await?;
     Ok(())

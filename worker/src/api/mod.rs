@@ -25,7 +25,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use serve::{ServeError, serve};
+pub use serve::{ServeError, Server, serve};
 
 use crate::head::handle::HeadHandle;
 use language::Language;

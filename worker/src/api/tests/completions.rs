@@ -149,7 +149,7 @@ async fn fields_out_of_range_or_unsupported_are_named() {
     let server = Server::start(None).await;
     for (given, more, param, says) in [
         (json!(null), json!({}), "prompt", "missing"),
-        (json!([]), json!({}), "prompt", "empty"),
+        (json!([]), json!({}), "prompt", "no token"),
         (json!([[]]), json!({}), "prompt", "no token"),
         (
             json!([258]),

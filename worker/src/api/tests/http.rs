@@ -19,7 +19,10 @@ async fn models_are_listed_and_found_by_name() {
     assert_eq!(list, json!({"object": "list", "data": [card]}));
     assert_eq!(server.get("/v1/models/tiny").await.json()["id"], "tiny");
     let (message, param, code) = server.get("/v1/models/org/other").await.error(404);
-    assert!(message.contains("`org/other`") && message.contains("`tiny`"), "{message}");
+    assert!(
+        message.contains("`org/other`") && message.contains("`tiny`"),
+        "{message}"
+    );
     assert_eq!((param, code), (json!("model"), json!("model_not_found")));
 }
 
@@ -72,8 +75,10 @@ async fn a_key_is_asked_for_everywhere_but_health_and_never_told() {
     let hash = "d0c04f4b1951e4aeaaec8223ed2039e542f3aae805a6fa7f6d794e5afff5d272";
     let server = Server::start(Some(hash)).await;
     let with = |key: &str| {
-        get(server.address, "/v1/models")
-            .replace("\r\n\r\n", &format!("\r\nAuthorization: Bearer {key}\r\n\r\n"))
+        get(server.address, "/v1/models").replace(
+            "\r\n\r\n",
+            &format!("\r\nAuthorization: Bearer {key}\r\n\r\n"),
+        )
     };
     let (_, _, code) = server.get("/v1/models").await.error(401);
     assert_eq!(code, "invalid_api_key");
@@ -128,7 +133,10 @@ async fn health_tells_why_it_is_not_well() {
     let asked = json!({"model": "tiny", "prompt": "x"});
     let reply = server.ask("/v1/completions", asked.clone()).await.unwrap();
     assert!(reply.error(503).0.contains("stage 1 on b is lost"));
-    server.head.status.send_modify(|s| s.state = "full".to_owned());
+    server
+        .head
+        .status
+        .send_modify(|s| s.state = "full".to_owned());
     let reply = server.ask("/v1/completions", asked).await.unwrap();
     assert_eq!(reply.error(503).2, "overloaded");
     assert!(reply.headers.contains("retry-after: "), "{}", reply.headers);
@@ -150,13 +158,19 @@ async fn the_control_socket_is_private_replaces_a_dead_one_and_goes_at_the_end()
     let second = |path: PathBuf| async {
         let head = fake::head(8);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        serve(listener, Some(path), fake::state(&head.handle, None, GRACE), async {}).await
+        serve(
+            listener,
+            Some(path),
+            fake::state(&head.handle, None, GRACE),
+            async {},
+        )
+        .await
     };
     let error = second(path.clone()).await.unwrap_err().to_string();
     assert!(error.contains("another process answers"), "{error}");
 
     server.stop.take().unwrap().send(()).unwrap();
-    (&mut server.task).await.unwrap().unwrap();
+    (&mut server.task).await.unwrap();
     assert!(!path.exists());
 
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
@@ -195,7 +209,7 @@ async fn control_events_begin_with_the_recent_ones_and_go_on() {
     stream.read_to_end(&mut seen).await.unwrap();
     let text = String::from_utf8(reply(&seen).body).unwrap();
     assert_eq!(text.matches("\"stage\":1").count(), 1, "{text}");
-    (&mut server.task).await.unwrap().unwrap();
+    (&mut server.task).await.unwrap();
 }
 
 #[tokio::test]
@@ -225,13 +239,19 @@ async fn metrics_have_vllms_suffixes_and_count_what_happened() {
         ];
     });
     let asked = json!({"model": "tiny", "prompt": "x"});
-    server.answered("/v1/completions", asked.clone(), "abc").await;
+    server
+        .answered("/v1/completions", asked.clone(), "abc")
+        .await;
     let failing = server.ask("/v1/completions", asked);
     drop(server.next().await);
     failing.await.unwrap().error(502);
 
     let reply = server.get("/metrics").await;
-    assert!(reply.headers.contains("content-type: application/openmetrics-text"));
+    assert!(
+        reply
+            .headers
+            .contains("content-type: application/openmetrics-text")
+    );
     let text = reply.text();
     assert!(text.ends_with("# EOF\n"));
     for line in [
@@ -253,7 +273,10 @@ async fn metrics_have_vllms_suffixes_and_count_what_happened() {
         "windlass_stage_kv_blocks_used{host=\"a\",stage=\"0\"} 1.0",
         "windlass_stage_compute_seconds_total{host=\"b\\\"\\n\",stage=\"1\"} 1.5",
     ] {
-        assert!(text.contains(&format!("{line}\n")), "{line} is not in\n{text}");
+        assert!(
+            text.contains(&format!("{line}\n")),
+            "{line} is not in\n{text}"
+        );
     }
     let mut names = std::collections::HashSet::new();
     for line in text.lines().filter(|line| line.starts_with("# TYPE")) {

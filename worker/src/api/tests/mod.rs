@@ -48,7 +48,7 @@ struct Server {
     control: PathBuf,
     head: FakeHead,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<(), ServeError>>,
+    task: JoinHandle<()>,
     _folder: tempfile::TempDir,
 }
 
@@ -66,12 +66,10 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let state = fake::state(&head.handle, key_sha256, grace);
         let path = control.clone();
-        let task = tokio::spawn(async move {
-            serve(listener, Some(path), state, async {
-                let _ = stopped.await;
-            })
-            .await
-        });
+        let server = super::Server::bind(listener, Some(path), state).unwrap();
+        let task = tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
         Self {
             address,
             control,
