@@ -4,7 +4,10 @@
 //   node engine_goldens.mjs tiny   TINY.gguf OUT.json
 //   node engine_goldens.mjs greedy F32.gguf OUT.json
 //   node engine_goldens.mjs kl     F32.gguf QUANTISED.gguf OUT.json
+//   node engine_goldens.mjs check  FOLDER OTHER_FOLDER
 //
+// `check` compares two folders of golden files: equal ids, log-probabilities within 1e-3, KL within
+// 2 % (kernels of another processor round otherwise); answers may part only at near ties.
 // NODE_LLAMA_CPP names the package's entry file when it is not installed beside this script.
 // Texts and prompts are in engine_texts.json.
 import fs from "node:fs";
@@ -12,8 +15,7 @@ import path from "node:path";
 import crypto from "node:crypto";
 import {fileURLToPath} from "node:url";
 
-const {getLlama} = await import(process.env.NODE_LLAMA_CPP ?? "node-llama-cpp");
-const llama = await getLlama({gpu: false, build: "never", logLevel: "error", maxThreads: 0});
+let llama;
 const texts = JSON.parse(fs.readFileSync(path.join(path.dirname(fileURLToPath(import.meta.url)), "engine_texts.json")));
 
 function sha256(file) {
@@ -33,7 +35,7 @@ async function open(file, contextSize) {
         experimentalKvCacheKeyType: "F32", experimentalKvCacheValueType: "F32"
     });
     if (context.flashAttention) throw new Error("flash attention is on");
-    return {model, sequence: context.getSequence(), fresh: async (s) => s.clearHistory()};
+    return {model, sequence: context.getSequence()};
 }
 
 function logSoftmax(logits) {
@@ -143,6 +145,37 @@ function pretty(object, list) {
     return `${head},"${list}":[\n${object[list].map((e) => JSON.stringify(e)).join(",\n")}\n]}\n`;
 }
 
+function check(folder, other) {
+    const both = (name) => [folder, other].map((f) => JSON.parse(fs.readFileSync(path.join(f, name))));
+    const fail = (what) => { throw new Error(`the golden files differ: ${what}`); };
+    const same = (a, b, what) => { if (JSON.stringify(a) !== JSON.stringify(b)) fail(what); };
+    for (const name of ["tiny.json", "greedy.json", "kl.json"]) {
+        const [a, b] = both(name);
+        same(a.files.map((f) => f.sha256), b.files.map((f) => f.sha256), `${name}: models`);
+        if (name === "tiny.json") {
+            same(a.ids, b.ids, "tiny: ids");
+            a.logprobs.forEach((row, i) => row.forEach((l, j) => {
+                if (Math.abs(l - b.logprobs[i][j]) > 1e-3) fail(`tiny: position ${i}, token ${j}`);
+            }));
+        }
+        (a.prompts ?? []).forEach((p, i) => {
+            same(p.ids, b.prompts[i].ids, p.name);
+            const at = p.answer.findIndex((id, k) => id !== b.prompts[i].answer[k]);
+            if (at >= 0 && p.best_two[at][0] - p.best_two[at][1] >= 0.05) fail(`${p.name}: answer at ${at}`);
+        });
+        (a.passages ?? []).forEach((p, i) => {
+            same(p.ids, b.passages[i].ids, p.name);
+            if (Math.abs(p.mean_kl / b.passages[i].mean_kl - 1) > 0.02) fail(`${p.name}: KL`);
+        });
+    }
+}
+
 const [what, ...files] = process.argv.slice(2);
-await {tiny, greedy, kl}[what](...files);
+if (what === "check") {
+    check(...files);
+} else {
+    const {getLlama} = await import(process.env.NODE_LLAMA_CPP ?? "node-llama-cpp");
+    llama = await getLlama({gpu: false, build: "never", logLevel: "error", maxThreads: 0});
+    await {tiny, greedy, kl}[what](...files);
+}
 process.exit(0);

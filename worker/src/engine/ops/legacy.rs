@@ -448,7 +448,9 @@ mod tests {
                         decode(kind, w, &mut floats);
                         let exact: f64 = floats.iter().zip(&x[c * floats.len()..])
                             .map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-                        prop_assert!((exact - f64::from(twin)).abs() < 0.05 * blocks as f64);
+                        // Rounding an activation moves it by half a step of at most 3 / 127.
+                        let bound: f64 = floats.iter().map(|w| f64::from(w.abs()) * 1.5 / 127.0).sum();
+                        prop_assert!((exact - f64::from(twin)).abs() <= bound + 1e-3);
                     }
                 }
             }
