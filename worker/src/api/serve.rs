@@ -129,61 +129,17 @@ impl Server {
 
 /// [`Server::bind`] and [`Server::run`] in one.
 ///
-<<<<<<< HEAD
-/// `control` is where the controller's socket is made (mode 0600); a socket that nobody answers
-/// any more is replaced. It is removed at the end. `shutdown` is first polled when both listen,
-/// so it may also announce that.
-=======
 /// # Errors
 /// Those of [`Server::bind`].
->>>>>>> w-api
+///
+/// `shutdown` is first polled when both sockets listen, so it may also announce that.
 pub async fn serve(
     listener: TcpListener,
     control: Option<PathBuf>,
     state: ApiState,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-<<<<<<< HEAD
-    let address = listener.local_addr().map_err(ServeError::Address)?;
-    let gate = Gate::new(state.api_key_sha256.as_deref(), address).ok_or(ServeError::KeyHash)?;
-    if !gate.keyed() && !address.ip().is_loopback() {
-        return Err(ServeError::KeyNeeded(address));
-    }
-    let grace = state.grace;
-    let control = control.map(ControlSocket::bind).transpose()?;
-    let (phase, watched) = watch::channel(Phase::Serving);
-    let shared = Shared::new(state, watched.clone());
-
-    // Without this, a token's few bytes may wait for the client to acknowledge the last ones.
-    let listener = listener.tap_io(|stream| {
-        let _ = stream.set_nodelay(true);
-    });
-    let mut loops = JoinSet::new();
-    loops.spawn(accept(
-        listener,
-        routes::public(shared.clone(), gate),
-        MAX_CONNECTIONS,
-        watched.clone(),
-    ));
-    let path = control.map(|ControlSocket { listener, path }| {
-        let router = routes::control(shared);
-        loops.spawn(accept(listener, router, MAX_CONTROLLERS, watched));
-        path
-    });
-
-    shutdown.await;
-    phase.send_replace(Phase::Stopping);
-    let all = async { while loops.join_next().await.is_some() {} };
-    tokio::pin!(all);
-    if tokio::time::timeout(grace, &mut all).await.is_err() {
-        phase.send_replace(Phase::Cutting);
-        // What has not ended then is aborted when the set is dropped.
-        let _ = tokio::time::timeout(LAST_WORDS, &mut all).await;
-    }
-    drop(path);
-=======
     Server::bind(listener, control, state)?.run(shutdown).await;
->>>>>>> w-api
     Ok(())
 }
 

@@ -151,7 +151,10 @@ pub fn read_upstream(
 }
 
 /// Runs a stage that is not the head, from connected peers to the end.
-#[allow(clippy::too_many_arguments, reason = "what a stage is made of, put together once")]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "what a stage is made of, put together once"
+)]
 pub fn run_stage<C: Compute>(
     assignment: &Assignment,
     listening: &Listening,

@@ -98,7 +98,9 @@ macro_rules! stored {
 
 stored!(F32, 4, 32, f32, |x: f32| x);
 stored!(F16, 2, 16, u16, |x: u16| half_bits(x));
-stored!(Bf16, 2, 16, u16, |x: u16| f32::from_bits(u32::from(x) << 16));
+stored!(Bf16, 2, 16, u16, |x: u16| f32::from_bits(
+    u32::from(x) << 16
+));
 
 /// Value of a half-precision number, by integer and exact float steps that vectorise.
 #[inline(always)]

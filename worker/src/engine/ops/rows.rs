@@ -95,7 +95,10 @@ mod tests {
             .collect();
         silu_mul(&mut gate, &[3.0; 80]);
         for (g, e) in gate.iter().zip(expected) {
-            assert!((f64::from(*g) - e).abs() <= 1e-6 * e.abs().max(1e-3), "{g} {e}");
+            assert!(
+                (f64::from(*g) - e).abs() <= 1e-6 * e.abs().max(1e-3),
+                "{g} {e}"
+            );
         }
     }
 }
