@@ -42,14 +42,17 @@ pub enum ClientError {
         /// Why.
         reason: String,
     },
-    /// The head refused, or the request failed in it.
+    /// The head refused the request.
     #[error("the head answered {status}: {message}")]
     Refused {
-        /// HTTP status; 200 when the error came within a stream.
+        /// HTTP status.
         status: u16,
         /// Its message.
         message: String,
     },
+    /// The head ended a request that it had begun to answer.
+    #[error("the head ended the request: {0}")]
+    Ended(String),
     /// The answer is not what it must be.
     #[error("the head's answer to {what} is not understood: {reason}")]
     Malformed {
@@ -408,10 +411,8 @@ impl Chat {
             }
         };
         if value.get("error").is_some_and(|error| !error.is_null()) {
-            self.waiting.push_back(Err(ClientError::Refused {
-                status: StatusCode::OK.as_u16(),
-                message: error_message(data),
-            }));
+            self.waiting
+                .push_back(Err(ClientError::Ended(error_message(data))));
             return;
         }
         if self.id.is_none() {

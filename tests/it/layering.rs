@@ -17,7 +17,15 @@ const ORCHESTRATOR: &[&[&str]] = &[
 ];
 
 /// The worker's modules, low to high.
-const WORKER: &[&[&str]] = &[&["engine", "text"], &["net"], &["stage", "head"], &["api"]];
+const WORKER: &[&[&str]] = &[
+    &["engine", "text"],
+    &["net"],
+    &["stage"],
+    &["head"],
+    &["api"],
+    &["service"],
+    &["run"],
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -142,6 +142,7 @@ pub fn fuzz(arguments: &[String]) -> Done {
     if !succeeds(cargo().args(["fuzz", "--version"])) {
         run(cargo().args(["install", "--locked", "cargo-fuzz"]))?;
     }
+    run(&mut command("fuzz/seed.sh"))?;
     let folder = root().join("fuzz/fuzz_targets");
     let mut targets: Vec<String> = std::fs::read_dir(&folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?
@@ -158,7 +159,8 @@ pub fn fuzz(arguments: &[String]) -> Done {
         run(cargo()
             .env("RUSTC_BOOTSTRAP", "1")
             .args(["fuzz", "run", "--sanitizer", "none", &target, "--"])
-            .arg(format!("-max_total_time={seconds}")))?;
+            .arg(format!("-max_total_time={seconds}"))
+            .arg("-rss_limit_mb=2048"))?;
     }
     Ok(())
 }
