@@ -278,17 +278,16 @@ fn head(
         status.state = "serving".into();
         status.api.clone_from(&address);
     });
-    let result = service.run(&board, &state, || {
-        report(FromWorker::Ready);
-        report(FromWorker::Serving { api: address });
-    });
+    report(FromWorker::Ready);
+    report(FromWorker::Serving { api: address });
+    service.run(&board, &state);
     let _ = sender.send(Message::Shutdown);
     if thread.join().is_err() {
         return Err(Failure::new("internal")(
             "the head's loop ended unexpectedly".into(),
         ));
     }
-    result.map_err(network)
+    Ok(())
 }
 
 fn set_stop(on_stop: &OnStop, action: impl FnOnce() + Send + 'static) {

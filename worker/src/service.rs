@@ -2,7 +2,6 @@
 //! the state while it changes.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use windlass_wire::assignment::{ApiAssignment, Assignment};
 use windlass_wire::telemetry::{HeadEvent, HeadStatus};
 
 use crate::api::language::ModelLanguage;
-use crate::api::{ApiState, serve};
+use crate::api::{ApiState, Server};
 use crate::head::board::Board;
 use crate::head::handle::HeadHandle;
 
@@ -23,13 +22,12 @@ const API_GRACE: Duration = Duration::from_secs(2);
 /// How often a changed state is published.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
-/// An API that listens and is not yet answered.
+/// An API whose sockets are open: who connects waits until [`Service::run`].
 pub struct Service {
     runtime: tokio::runtime::Runtime,
-    listener: TcpListener,
+    server: Server,
     address: SocketAddr,
-    control: PathBuf,
-    state: ApiState,
+    handle: HeadHandle,
     stop: Arc<watch::Sender<bool>>,
 }
 
@@ -53,18 +51,21 @@ impl Service {
             .local_addr()
             .map_err(|e| format!("read the API's address: {e}"))?;
         let state = ApiState {
-            handle,
+            handle: handle.clone(),
             language: Arc::new(language),
             model: api.model.clone(),
             api_key_sha256: api.api_key_sha256.clone(),
             grace: API_GRACE,
         };
+        let server = {
+            let _inside = runtime.enter();
+            Server::bind(listener, Some(api.control.clone()), state).map_err(|e| e.to_string())?
+        };
         Ok(Self {
             runtime,
-            listener,
+            server,
             address,
-            control: api.control.clone(),
-            state,
+            handle,
             stop: Arc::new(watch::channel(false).0),
         })
     }
@@ -82,24 +83,13 @@ impl Service {
         }
     }
 
-    /// Answers until stopped; `serving` is called once both sockets listen.
-    pub fn run(
-        self,
-        board: &Arc<Board>,
-        published: &watch::Sender<HeadStatus>,
-        serving: impl FnOnce() + Send,
-    ) -> Result<(), String> {
+    /// Answers until stopped.
+    pub fn run(self, board: &Arc<Board>, published: &watch::Sender<HeadStatus>) {
         let mut stopped = self.stop.subscribe();
-        let handle = self.state.handle.clone();
-        let served = async {
-            let stop = async move {
-                serving();
-                drop(stopped.wait_for(|stop| *stop).await);
-            };
-            serve(self.listener, Some(self.control), self.state, stop)
-                .await
-                .map_err(|e| e.to_string())
-        };
+        let handle = self.handle;
+        let served = self.server.run(async move {
+            drop(stopped.wait_for(|stop| *stop).await);
+        });
         let clock = async {
             let mut ticks = tokio::time::interval(PUBLISH_EVERY);
             loop {
@@ -117,10 +107,10 @@ impl Service {
         };
         self.runtime.block_on(async {
             tokio::select! {
-                result = served => result,
-                () = clock => Ok(()),
+                () = served => {}
+                () = clock => {}
             }
-        })
+        });
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Shared {
     state: ApiState,
     metrics: Arc<Metrics>,
     phase: watch::Receiver<Phase>,
-    parsers: Semaphore,
+    parsers: Arc<Semaphore>,
     created: u64,
 }
 
@@ -52,7 +52,7 @@ impl Shared {
             metrics: Arc::new(Metrics::new(&state.model, state.handle.clone())),
             state,
             phase,
-            parsers: Semaphore::new(PARSERS),
+            parsers: Arc::new(Semaphore::new(PARSERS)),
             created: now(),
         })
     }
@@ -297,7 +297,6 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
     if length.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
         return Err(too_large());
     }
-    // One more than allowed tells "too large" from a connection that broke.
     let limited = http_body_util::Limited::new(body, MAX_BODY_BYTES);
     let read = http_body_util::BodyExt::collect(limited);
     match tokio::time::timeout(BODY_TIMEOUT, read).await {
@@ -322,9 +321,12 @@ async fn read(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
 async fn plan(shared: &Arc<Shared>, form: Form, body: Bytes) -> Result<Plan, ApiError> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(ApiError::internal)?;
-    let _permit = shared.parsers.acquire().await.map_err(ApiError::internal)?;
+    let parsers = shared.parsers.clone();
+    let permit = parsers.acquire_owned().await.map_err(ApiError::internal)?;
     let shared = shared.clone();
     let parse = move || {
+        // Held here, as the work goes on when the client has left.
+        let _permit = permit;
         let context = Context {
             language: &*shared.state.language,
             limits: shared.state.handle.limits(),

@@ -186,8 +186,9 @@ impl Sequences {
             sequence.first = Some(now);
             sequence.lane = lane;
         }
+        // An end token was computed like any other, so it counts; it is only not given out.
+        sequence.generated += 1;
         if !eog {
-            sequence.generated += 1;
             let _ = sequence
                 .pending
                 .events
@@ -389,7 +390,7 @@ mod tests {
         all.admit(Instant::now());
         all.batch(0);
         let ended = all.token(1, token(99), Instant::now()).unwrap();
-        assert_eq!((ended.outcome, ended.timings.tokens), ("stop", 0));
+        assert_eq!((ended.outcome, ended.timings.tokens), ("stop", 1));
         assert!(matches!(
             events.try_recv(),
             Ok(TokenEvent::Finished {

@@ -9,6 +9,7 @@
     clippy::indexing_slicing
 )]
 
+mod bodies;
 mod chat;
 mod completions;
 mod ends;
