@@ -2,7 +2,7 @@
 """Measures windlass beside llama.cpp on one core, and one worker against two.
 
     cargo build --release --workspace
-    python3 bench/compare.py                     about four minutes; a table on stdout
+    python3 bench/compare.py                     about three minutes; a table on stdout
     python3 bench/compare.py --json FILE         the same, and every single figure in FILE
     python3 bench/compare.py --quick             two short rounds: does it work at all
 
@@ -15,12 +15,14 @@ What is measured:
   the cache type and flash attention that the package chooses; windlass keeps F32.
 - Prefill: tokens of the prompt / time to the first token. For windlass from its own `timings`,
   for llama.cpp by the clock around the call.
-- Decode: (tokens - 1) / time between first and last token, after a prompt of 16 tokens.
+- Decode: (tokens - 1) / time between first and last token, after a prompt of 4 tokens.
 - Total of one and two workers: tokens of all answers / time from sending the first request to the
   end of the last answer. Two workers are pinned to a core each, and talk TLS over loopback.
 - The sides alternate, and the order turns with each round. A figure is the median of the rounds,
   then the least and the greatest. A ratio is taken within each round, and then the median.
-Nothing else should run on the machine: the load at start and end is printed.
+Nothing else should run on the machine. The load at start and end is printed, and for each row how
+much of a core its processes had while they were measured: far below 1 for one worker or llama.cpp
+(2 for two workers) means that something else ran there, or that they waited for each other.
 """
 
 import argparse
@@ -44,7 +46,7 @@ CONTEXT = 2048
 BLOCK = 32
 SEQUENCES = 16
 BATCH_ROWS = 256
-SHORT_PROMPT = 16
+SHORT_PROMPT = 4
 # Ids below are special tokens in common vocabularies; ids above may not exist in small ones.
 ID_RANGE = (1000, 30000)
 
@@ -83,6 +85,12 @@ class Child:
                 return said
             if said["event"] == "failed":
                 sys.exit(f"{self.name} failed: {said['message']}")
+
+    def cpu_seconds(self) -> float:
+        """Processor time used so far, all threads."""
+        # The program's name, in parentheses, is the only field that may hold spaces.
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> None:
         self.process.stdin.close()
@@ -186,6 +194,9 @@ class Cluster:
             list(pool.map(lambda ids: self.complete(ids, tokens), prompts))
             return len(prompts) * tokens / (time.perf_counter() - start)
 
+    def cpu_seconds(self) -> float:
+        return sum(child.cpu_seconds() for child in self.workers)
+
     def stop(self) -> None:
         for child in reversed(self.workers):
             child.stop()
@@ -207,6 +218,9 @@ class LlamaCpp:
 
     def decode(self, ids: list, tokens: int) -> float:
         return (tokens - 1) / self.measure(ids, tokens)["decode_ms"] * 1e3
+
+    def cpu_seconds(self) -> float:
+        return self.child.cpu_seconds()
 
     def stop(self) -> None:
         self.child.stop()
@@ -262,18 +276,24 @@ def load() -> str:
 
 
 def alternate(sides: list, rounds: int, measure) -> list:
-    """Figures by side and round. `measure(side, round)` gives one; round 0 only warms up."""
-    figures = [[] for _ in sides]
-    for number in range(rounds + 1):
+    """Speeds and shares by side and round.
+
+    `measure(side, round)` gives a speed. A share is the processor time that the side used over the
+    time that went by.
+    """
+    results = [{"speed": [], "share": []} for _ in sides]
+    for number in range(rounds):
         order = list(range(len(sides)))
         if number % 2:
             order.reverse()
         for at in order:
-            figure = measure(sides[at], number)
-            if number:
-                figures[at].append(figure)
-                print(f"  round {number}: {figure:.1f}", file=sys.stderr)
-    return figures
+            used, start = sides[at].cpu_seconds(), time.perf_counter()
+            speed = measure(sides[at], number)
+            share = (sides[at].cpu_seconds() - used) / (time.perf_counter() - start)
+            results[at]["speed"].append(speed)
+            results[at]["share"].append(share)
+            print(f"  round {number + 1}, side {at + 1}: {speed:.1f}, {share:.2f} cores", file=sys.stderr)
+    return results
 
 
 def spread(figures: list, digits: int) -> str:
@@ -281,10 +301,11 @@ def spread(figures: list, digits: int) -> str:
     return f"{statistics.median(figures):.{digits}f} ({low:.{digits}f}..{high:.{digits}f})"
 
 
-def row(name: str, figures: list, first: int, second: int) -> str:
+def row(name: str, sides: list, first: int, second: int) -> str:
     """A line of a table; its ratio is that of side `first` to side `second`."""
-    ratios = [a / b for a, b in zip(figures[first], figures[second], strict=True)]
-    cells = [name, *(spread(side, 1) for side in figures), spread(ratios, 2)]
+    ratios = [a / b for a, b in zip(sides[first]["speed"], sides[second]["speed"], strict=True)]
+    shares = " / ".join(f"{statistics.median(side['share']):.2f}" for side in sides)
+    cells = [name, *(spread(side["speed"], 1) for side in sides), spread(ratios, 2), shares]
     return f"| {' | '.join(cells)} |"
 
 
@@ -307,6 +328,11 @@ def arguments() -> argparse.Namespace:
     return chosen
 
 
+def total_tokens(chosen: argparse.Namespace) -> dict:
+    """Tokens of each stream by number of streams, so that all take about as long."""
+    return {1: chosen.tokens // 2, 8: chosen.tokens // 4}
+
+
 def measure(chosen: argparse.Namespace, stack: list, folder: Path) -> dict:
     """All figures by name, sides in order; what it starts is added to `stack`."""
     windlass = chosen.bin / "windlass"
@@ -326,19 +352,23 @@ def measure(chosen: argparse.Namespace, stack: list, folder: Path) -> dict:
     def prompt(seed: str, length: int) -> list:
         return random.Random(seed).choices(range(*ID_RANGE), k=length)
 
-    def total(streams: int):
+    def total(streams: int, tokens: int):
         def ask(cluster: Cluster, number: int) -> float:
             prompts = [prompt(f"{number}-{stream}", SHORT_PROMPT) for stream in range(streams)]
-            return cluster.total(prompts, chosen.tokens)
+            return cluster.total(prompts, tokens)
 
         return ask
 
+    for side in (llama, one, two):
+        side.prefill(prompt("warm up", chosen.prompt))
+        side.decode(prompt("warm up", SHORT_PROMPT), 8)
+    tokens = total_tokens(chosen)
     figures = {}
     for name, sides, ask in (
         ("prefill", [one, llama], lambda side, number: side.prefill(prompt(f"p{number}", chosen.prompt))),
         ("decode", [one, llama], lambda side, number: side.decode(prompt(f"d{number}", SHORT_PROMPT), chosen.tokens)),
-        ("1 stream", [one, two], total(1)),
-        ("8 streams", [one, two], total(8)),
+        ("1 stream", [one, two], total(1, tokens[1])),
+        ("8 streams", [one, two], total(8, tokens[8])),
     ):
         print(f"{name}: {' / '.join(type(side).__name__ for side in sides)}", file=sys.stderr)
         figures[name] = alternate(sides, chosen.rounds, ask)
@@ -354,6 +384,7 @@ def measure(chosen: argparse.Namespace, stack: list, folder: Path) -> dict:
 def report(chosen: argparse.Namespace, result: dict) -> str:
     llama, figures = result["llama"], result["figures"]
     first, second = chosen.cores
+    tokens = total_tokens(chosen)
     flash = "on" if llama["flash_attention"] else "off"
     return "\n".join([
         f"{result['windlass']['version']} ({result['windlass']['device']}, F32 cache); llama.cpp {llama['llama_cpp']}"
@@ -365,18 +396,18 @@ def report(chosen: argparse.Namespace, result: dict) -> str:
         "",
         f"Tokens a second, median of {chosen.rounds} (least..greatest), on core {second} alone:",
         "",
-        "| | windlass, 1 worker | llama.cpp | windlass / llama.cpp |",
-        "|---|---|---|---|",
+        "| | windlass, 1 worker | llama.cpp | windlass / llama.cpp | cores had |",
+        "|---|---|---|---|---|",
         row(f"prefill, {chosen.prompt} tokens", figures["prefill"], 0, 1),
         row(f"decode, {chosen.tokens} tokens", figures["decode"], 0, 1),
         "",
-        f"Tokens a second of all streams together, {chosen.tokens} tokens each after {SHORT_PROMPT}:",
+        f"Tokens a second of all streams together, prompts of {SHORT_PROMPT} tokens:",
         "",
         f"| | 1 worker (core {second}) | 2 workers (cores {first}, {second};"
-        f" layers {' + '.join(map(str, result['split']))}) | 2 workers / 1 |",
-        "|---|---|---|---|",
-        row("1 stream", figures["1 stream"], 1, 0),
-        row("8 streams", figures["8 streams"], 1, 0),
+        f" layers {' + '.join(map(str, result['split']))}) | 2 workers / 1 | cores had |",
+        "|---|---|---|---|---|",
+        row(f"1 stream, {tokens[1]} tokens", figures["1 stream"], 1, 0),
+        row(f"8 streams, {tokens[8]} tokens each", figures["8 streams"], 1, 0),
     ])  # fmt: skip
 
 

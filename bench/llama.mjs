@@ -8,7 +8,7 @@ import {pathToFileURL} from "node:url";
 
 const [entry, modelPath, threadsText] = process.argv.slice(2);
 const threads = Number(threadsText);
-const {getLlama} = await import(pathToFileURL(entry).href);
+const {getLlama, GgmlType} = await import(pathToFileURL(entry).href);
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error", maxThreads: threads});
 const model = await llama.loadModel({modelPath});
 // Everything that decides the speed is left as the package has it: F16 cache, flash attention.
@@ -21,7 +21,7 @@ const write = (object) => process.stdout.write(JSON.stringify(object) + "\n");
 write({
     llama_cpp: llama.llamaCppRelease.release,
     flash_attention: context.flashAttention,
-    kv_cache: context.kvCacheKeyType ?? "F16",
+    kv_cache: GgmlType[context.kvCacheKeyType] ?? "F16",
     threads: context.currentThreads
 });
 
