@@ -31,6 +31,7 @@ import json
 import os
 import platform
 import random
+import shutil
 import signal
 import statistics
 import subprocess
@@ -52,7 +53,10 @@ ID_RANGE = (1000, 30000)
 
 
 def run(command: list, **options) -> str:
-    result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=600, **options)
+    """What a command writes; its errors end this program."""
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600, **options)
+    if result.returncode:
+        sys.exit(f"`{' '.join(map(str, command))}` failed: {result.stderr.strip() or result.stdout.strip()}")
     return result.stdout
 
 
@@ -105,7 +109,7 @@ def mint(deployment: str, stages: int, folder: Path) -> list:
     """Keys and certificates of a deployment, as windlass makes them."""
 
     def openssl(*arguments) -> None:
-        run(["openssl", *map(str, arguments)], stderr=subprocess.DEVNULL, cwd=folder)
+        run(["openssl", *arguments], cwd=folder)
 
     def key(name: str) -> None:
         openssl("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256", "-out", name)
@@ -243,7 +247,7 @@ def plans(windlass: Path, model: str) -> dict:
     found = {}
     for workers in (1, 2):
         command = [windlass, "demo", "--headless", "--json", "--model", model]
-        lines = run([*command, "--workers", str(workers), "--tokens", "1"], stderr=subprocess.DEVNULL)
+        lines = run([*command, "--workers", workers, "--tokens", 1])
         summary = json.loads(lines.splitlines()[-1])
         short = summary["sha256"][:16]
         found[workers] = {
@@ -415,8 +419,22 @@ def give_up(*_) -> None:
     sys.exit("the time is over; --limit allows more, fewer --rounds or --tokens take less")
 
 
+def check_needs(chosen: argparse.Namespace) -> None:
+    for name in ("windlass", "windlass-worker"):
+        if not (chosen.bin / name).is_file():
+            build = "cargo build --release --workspace"
+            sys.exit(f"{chosen.bin / name} is not there: {build}, or name its folder with --bin")
+    missing = [tool for tool in ("taskset", "openssl", "node") if not shutil.which(tool)]
+    if missing:
+        sys.exit(f"needed and not found: {', '.join(missing)}")
+    lacking = set(chosen.cores) - os.sched_getaffinity(0)
+    if lacking or len(set(chosen.cores)) != 2:
+        sys.exit(f"--cores needs two different cores that this process may use, of {sorted(os.sched_getaffinity(0))}")
+
+
 def main() -> None:
     chosen = arguments()
+    check_needs(chosen)
     signal.signal(signal.SIGALRM, give_up)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     signal.alarm(chosen.limit)
