@@ -4,6 +4,7 @@
 //! vector sums over positions, and values as `[BLOCK][value_length]`.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays and slices whose lengths are fixed at entry"
 )]
 

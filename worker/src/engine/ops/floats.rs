@@ -1,6 +1,7 @@
 //! Lanes of 32-bit floats: dot products with F32, F16 and BF16 weights, sums, exponentials.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays and slices whose lengths the callers check at entry"
 )]
 

@@ -6,6 +6,7 @@
 //! for bit.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays, and slices cut to one length at entry"
 )]
 

@@ -1,6 +1,7 @@
 //! What is done to each row by itself: norm, rotation, gate, sums.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays and slices whose lengths the callers check at entry"
 )]
 

@@ -2,6 +2,7 @@
 //! same bits.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays, and slices cut to one length at entry"
 )]
 
