@@ -2,7 +2,7 @@
 //! again. Must not know how it is shown, nor where the model comes from.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -12,15 +12,17 @@ use windlass_gguf::{MappedGguf, Slice, model_size};
 use windlass_wire::assignment::{ApiAssignment, Assignment};
 use windlass_wire::telemetry::{HeadEvent, HeadStatus};
 
-use super::client::{ChatEvent, ChatRequest, Client, ClientError};
+use super::answer::{Answer, chat};
+use super::client::{ChatRequest, Client, ClientError};
 use super::local::{self, LocalWorkers, WorkerInfo};
 use super::pieces::{self, Pieces, PiecesError};
+use super::runtime::RuntimeFolder;
 use super::{keys, rates::rates};
 use crate::event::{
-    Command, Emitter, Event, Failure, FailureKind, Level, RequestState, Scope, Status, Telemetry,
+    Command, Emitter, Event, Failure, FailureKind, Level, Scope, Status, Telemetry,
 };
 use crate::figures::size;
-use crate::paths::{Paths, private_folder};
+use crate::paths::Paths;
 use crate::plan::{self, Parts, StagePlan};
 
 /// The question the demo asks unless told otherwise.
@@ -42,9 +44,6 @@ const TELEMETRY_EVERY: f64 = 0.5;
 /// How long a failed answer waits for the worker that caused it, and a lost worker for the answer
 /// to fail: both are seen by connections that close, within moments.
 const AFTERMATH: Duration = Duration::from_secs(2);
-/// Longest path of a socket that every Unix takes, in bytes.
-const LONGEST_SOCKET: usize = 100;
-
 /// Most tokens the demo generates.
 pub const MOST_TOKENS: u32 = CONTEXT - PROMPT_ROOM;
 
@@ -419,32 +418,6 @@ fn assignments(
         .collect())
 }
 
-/// The answer as it comes.
-#[derive(Debug, Default)]
-struct Answer {
-    text: String,
-    chunks: u64,
-    first: Option<Instant>,
-    last: Option<Instant>,
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-    finished: bool,
-}
-
-impl Answer {
-    /// Tokens generated: as the head counts them once it has said so, else chunks that came.
-    fn tokens(&self) -> u64 {
-        self.completion_tokens.unwrap_or(self.chunks)
-    }
-
-    /// (tokens − 1) / (time of last − time of first), by their arrival here.
-    fn tokens_per_second(&self) -> Option<f64> {
-        let over = self.last?.duration_since(self.first?).as_secs_f64();
-        let tokens = self.tokens();
-        (tokens > 1 && over > 0.0).then(|| (tokens - 1) as f64 / over)
-    }
-}
-
 /// Asks the question while watching the workers.
 async fn ask(
     options: &Options,
@@ -454,7 +427,13 @@ async fn ask(
     model: &str,
     answer: &mut Answer,
 ) -> Result<(), Failure> {
-    let mut chatting = Box::pin(chat(options, emitter, client, model, answer));
+    let request = ChatRequest {
+        model: model.to_owned(),
+        prompt: options.prompt.clone(),
+        max_tokens: options.tokens,
+        ignore_eos: true,
+    };
+    let mut chatting = Box::pin(chat(&request, &options.deployment, emitter, client, answer));
     tokio::select! {
         result = &mut chatting => match result {
             Ok(()) => Ok(()),
@@ -476,100 +455,6 @@ fn request_failure(error: &ClientError) -> Failure {
     Failure::new(FailureKind::Request, error.to_string())
         .on(host_name(0))
         .at("answer")
-}
-
-async fn chat(
-    options: &Options,
-    emitter: &Emitter,
-    client: &Client,
-    model: &str,
-    answer: &mut Answer,
-) -> Result<(), ClientError> {
-    // The head's own id comes with the first chunk; one name for all events is worth more.
-    let scope = Scope::request(&options.deployment).in_task("answer");
-    let tell = |state, message: Option<String>| {
-        emitter.emit(
-            scope.clone(),
-            Event::Request {
-                state,
-                message,
-                prompt: None,
-            },
-        );
-    };
-    let sent = Instant::now();
-    emitter.emit(
-        scope.clone(),
-        Event::Request {
-            state: RequestState::Sent,
-            message: None,
-            prompt: Some(options.prompt.clone()),
-        },
-    );
-    let result = async {
-        let mut chat = client
-            .chat(&ChatRequest {
-                model: model.to_owned(),
-                prompt: options.prompt.clone(),
-                max_tokens: options.tokens,
-                ignore_eos: true,
-            })
-            .await?;
-        while let Some((arrived, event)) = chat.next().await {
-            match event? {
-                ChatEvent::Text(text) => {
-                    if answer.first.is_none() {
-                        answer.first = Some(arrived);
-                        let after = arrived.duration_since(sent).as_secs_f64() * 1000.0;
-                        tell(
-                            RequestState::FirstToken,
-                            Some(format!("after {after:.0} ms")),
-                        );
-                    }
-                    answer.last = Some(arrived);
-                    answer.chunks += 1;
-                    answer.text.push_str(&text);
-                    emitter.emit(
-                        scope.clone(),
-                        Event::Tokens {
-                            text,
-                            count: answer.chunks,
-                            at: arrived.duration_since(sent).as_secs_f64() * 1000.0,
-                        },
-                    );
-                }
-                ChatEvent::Finished(_) => {
-                    // The last token may have had no text of its own; its end came now.
-                    answer.last = Some(arrived);
-                    answer.finished = true;
-                }
-                ChatEvent::Usage {
-                    prompt_tokens,
-                    completion_tokens,
-                } => {
-                    answer.prompt_tokens = Some(prompt_tokens);
-                    answer.completion_tokens = Some(completion_tokens);
-                }
-            }
-        }
-        if answer.finished {
-            Ok(())
-        } else {
-            Err(ClientError::Malformed {
-                what: "a chat",
-                reason: "it ended without saying why".into(),
-            })
-        }
-    }
-    .await;
-    match &result {
-        Ok(()) => tell(
-            RequestState::Finished,
-            Some(format!("{} tokens", answer.tokens())),
-        ),
-        Err(error) => tell(RequestState::Failed, Some(error.to_string())),
-    }
-    result
 }
 
 /// Passes the head's telemetry on as rates, until the head ends or loses a stage.
@@ -667,83 +552,4 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|error| Failure::internal(error.to_string()).at(step))
-}
-
-/// The folder of the control socket, removed when dropped.
-#[derive(Debug)]
-struct RuntimeFolder {
-    folder: PathBuf,
-    socket: PathBuf,
-}
-
-impl RuntimeFolder {
-    fn create(runtime: &Path, deployment: &str) -> Result<Self, Failure> {
-        let failed = |path: &Path, error: &dyn std::fmt::Display| {
-            Failure::new(
-                FailureKind::Io,
-                format!(
-                    "the folder for the control socket {} cannot be used: {error}; set XDG_RUNTIME_DIR to a folder of yours",
-                    path.display()
-                ),
-            )
-            .at("start")
-        };
-        private_folder(runtime).map_err(|error| failed(runtime, &error))?;
-        let folder = runtime.join(deployment);
-        let socket = folder.join("control.sock");
-        if socket.as_os_str().len() > LONGEST_SOCKET {
-            let error = format!("the socket's path would be longer than {LONGEST_SOCKET} bytes");
-            return Err(failed(&folder, &error));
-        }
-        private_folder(&folder).map_err(|error| failed(&folder, &error))?;
-        Ok(Self { folder, socket })
-    }
-}
-
-impl Drop for RuntimeFolder {
-    fn drop(&mut self) {
-        // What cannot be removed is an empty folder of this user; nothing better can be done.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn speed_is_tokens_but_one_over_the_time_between_first_and_last() {
-        let start = Instant::now();
-        let mut answer = Answer {
-            chunks: 120,
-            first: Some(start),
-            last: Some(start + Duration::from_secs(2)),
-            ..Answer::default()
-        };
-        answer.completion_tokens = Some(129);
-        assert_eq!(answer.tokens(), 129);
-        assert_eq!(answer.tokens_per_second(), Some(64.0));
-        answer.completion_tokens = Some(1);
-        assert_eq!(answer.tokens_per_second(), None);
-        assert_eq!(Answer::default().tokens_per_second(), None);
-    }
-
-    #[test]
-    fn the_folder_of_the_control_socket_is_private_and_goes_with_the_run() {
-        let base = tempfile::tempdir().unwrap();
-        let held = RuntimeFolder::create(base.path(), "demo-1").unwrap();
-        let folder = held.folder.clone();
-        std::fs::write(&held.socket, b"").unwrap();
-        assert!(folder.is_dir());
-        drop(held);
-        assert!(!folder.exists());
-    }
-
-    #[test]
-    fn a_socket_path_too_long_for_the_system_is_refused_with_what_to_do() {
-        let base = tempfile::tempdir().unwrap();
-        let deep = base.path().join("x".repeat(100));
-        let failure = RuntimeFolder::create(&deep, "demo-1").unwrap_err();
-        assert!(failure.message.contains("XDG_RUNTIME_DIR"), "{failure}");
-    }
 }
