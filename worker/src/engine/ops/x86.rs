@@ -389,11 +389,7 @@ pub(super) fn dot_rows<F: Legacy>(weights: &[u8], row_bytes: usize, x: &Q8Rows, 
 fn fetch(bytes: &[u8]) {
     const LINE: usize = 64;
     for line in bytes.chunks(LINE) {
-        // SAFETY: a prefetch reads nothing and cannot fault; the pointer is into a slice anyway.
-        #[allow(unsafe_code, reason = "prefetch hint")]
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
-        }
+        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
     }
 }
 
