@@ -33,7 +33,9 @@ struct Options {
 
 fn options() -> Result<Options> {
     let mut args = std::env::args().skip(1);
-    let model = args.next().context("usage: score MODEL.gguf IDS.json ...")?;
+    let model = args
+        .next()
+        .context("usage: score MODEL.gguf IDS.json ...")?;
     let ids = args.next().context("the file with the ids is missing")?;
     let text = std::fs::read_to_string(&ids).with_context(|| format!("reading {ids}"))?;
     let lists = serde_json::from_str(&text)
@@ -54,7 +56,9 @@ fn options() -> Result<Options> {
             options.time = true;
             continue;
         }
-        let value = args.next().with_context(|| format!("{flag} needs a value"))?;
+        let value = args
+            .next()
+            .with_context(|| format!("{flag} needs a value"))?;
         match flag.as_str() {
             "--chunk" => options.chunk = value.parse()?,
             "--threads" => options.threads = value.parse()?,
@@ -73,7 +77,11 @@ fn options() -> Result<Options> {
 fn advance(engine: &mut Engine, ids: &[u32], from: usize, hidden: &mut Vec<f32>) -> Result<()> {
     engine.embed(ids, hidden)?;
     let rows: Vec<RowEntry> = (from..from + ids.len())
-        .map(|pos| RowEntry { seq: 0, pos: pos as u32, flags: 0 })
+        .map(|pos| RowEntry {
+            seq: 0,
+            pos: pos as u32,
+            flags: 0,
+        })
         .collect();
     Ok(engine.forward(&rows, hidden)?)
 }
@@ -82,7 +90,8 @@ fn log_softmax(row: &mut [f32]) {
     let best = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let sum: f64 = row.iter().map(|&l| f64::from(l - best).exp()).sum();
     let norm = f64::from(best) + sum.ln();
-    row.iter_mut().for_each(|l| *l = (f64::from(*l) - norm) as f32);
+    row.iter_mut()
+        .for_each(|l| *l = (f64::from(*l) - norm) as f32);
 }
 
 fn main() -> Result<()> {
@@ -129,9 +138,16 @@ fn main() -> Result<()> {
         }
         let prefill = started.elapsed().as_secs_f64();
         if options.time {
-            println!("prefill: {} tokens, {:.1} tokens/s", list.len(), list.len() as f64 / prefill);
+            println!(
+                "prefill: {} tokens, {:.1} tokens/s",
+                list.len(),
+                list.len() as f64 / prefill
+            );
         } else if options.greedy == 0 {
-            println!("{{\"tokens\":{counted},\"mean_logprob\":{}}}", sum / f64::from(counted.max(1)));
+            println!(
+                "{{\"tokens\":{counted},\"mean_logprob\":{}}}",
+                sum / f64::from(counted.max(1))
+            );
         }
         if options.greedy == 0 {
             continue;
@@ -156,14 +172,26 @@ fn main() -> Result<()> {
             ids.push(best[0].0);
             best_two.push([best[0].1, best[1].1]);
             if step + 1 < options.greedy {
-                advance(&mut engine, &[best[0].0 as u32], list.len() + step, &mut last)?;
+                advance(
+                    &mut engine,
+                    &[best[0].0 as u32],
+                    list.len() + step,
+                    &mut last,
+                )?;
             }
         }
         if options.time {
             let decode = started.elapsed().as_secs_f64();
-            println!("decode: {} tokens, {:.1} tokens/s", ids.len(), ids.len() as f64 / decode);
+            println!(
+                "decode: {} tokens, {:.1} tokens/s",
+                ids.len(),
+                ids.len() as f64 / decode
+            );
         } else {
-            println!("{}", serde_json::json!({ "ids": ids, "best_two": best_two }));
+            println!(
+                "{}",
+                serde_json::json!({ "ids": ids, "best_two": best_two })
+            );
         }
     }
     Ok(())

@@ -406,9 +406,14 @@ impl Engine {
         acts.multiply(run, layer.q.matrix(), &s.norm, &mut s.q);
         acts.multiply(run, layer.k.matrix(), &s.norm, &mut s.k);
         acts.multiply(run, layer.v.matrix(), &s.norm, &mut s.v);
-        let (q_width, k_width) = (spec.heads * spec.key_length, spec.kv_heads * spec.key_length);
+        let (q_width, k_width) = (
+            spec.heads * spec.key_length,
+            spec.kv_heads * spec.key_length,
+        );
         let pairs = self.frequencies.len();
-        let rows = s.q.chunks_exact_mut(q_width).zip(s.k.chunks_exact_mut(k_width));
+        let rows =
+            s.q.chunks_exact_mut(q_width)
+                .zip(s.k.chunks_exact_mut(k_width));
         for (i, (q, k)) in rows.enumerate() {
             let turns = s.turns.get(i * pairs..(i + 1) * pairs).unwrap_or(&[]);
             row_ops::rope(q, spec.key_length, turns);
@@ -514,7 +519,8 @@ impl Engine {
                 out = rest;
             }
         }
-        self.run.each(parts, |(head, tile, out)| work(head, tile, out));
+        self.run
+            .each(parts, |(head, tile, out)| work(head, tile, out));
 
         let width = spec.kv_heads * row_floats;
         s.mixed.resize(batch * width, 0.0);

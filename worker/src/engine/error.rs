@@ -48,7 +48,9 @@ pub enum EngineError {
         found: Vec<u64>,
     },
     /// A tensor stored in a way no kernel reads.
-    #[error("tensor {tensor} is stored as {found}, which no kernel here reads; supported: {supported}")]
+    #[error(
+        "tensor {tensor} is stored as {found}, which no kernel here reads; supported: {supported}"
+    )]
     Type {
         /// The tensor.
         tensor: String,
@@ -64,7 +66,9 @@ pub enum EngineError {
         tensor: String,
     },
     /// A tensor that the decoder would ignore, so that its answers would be wrong.
-    #[error("tensor {tensor} is not part of a {architecture} model as it is computed here; the model is not supported")]
+    #[error(
+        "tensor {tensor} is not part of a {architecture} model as it is computed here; the model is not supported"
+    )]
     UnexpectedTensor {
         /// The tensor.
         tensor: String,

@@ -77,7 +77,9 @@ impl BlockPool {
     pub fn grow(&mut self, wanted: &[(u32, u32)]) -> Result<(), KvFull> {
         let missing = |pool: &Self, seq, positions: u32| {
             let have = pool.blocks(seq).len() as u64;
-            u64::from(positions).div_ceil(BLOCK as u64).saturating_sub(have)
+            u64::from(positions)
+                .div_ceil(BLOCK as u64)
+                .saturating_sub(have)
         };
         let needed: u64 = wanted.iter().map(|&(seq, n)| missing(self, seq, n)).sum();
         let free = self.total - self.used();
@@ -130,8 +132,18 @@ mod tests {
         let mut pool = BlockPool::new(3);
         pool.grow(&[(1, 33)]).unwrap();
         let error = pool.grow(&[(1, 64), (2, 33)]).unwrap_err();
-        assert_eq!(error, KvFull { needed: 2, free: 1, total: 3 });
-        assert_eq!((pool.used(), pool.positions(1), pool.positions(2)), (2, 33, 0));
+        assert_eq!(
+            error,
+            KvFull {
+                needed: 2,
+                free: 1,
+                total: 3
+            }
+        );
+        assert_eq!(
+            (pool.used(), pool.positions(1), pool.positions(2)),
+            (2, 33, 0)
+        );
     }
 
     #[test]

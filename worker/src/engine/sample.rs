@@ -282,7 +282,10 @@ mod tests {
 
     /// Logits whose probabilities are 1/2, 1/4, 1/8, 1/8.
     fn halves() -> Vec<f32> {
-        [0.5f32, 0.25, 0.125, 0.125].iter().map(|p| p.ln() + 3.0).collect()
+        [0.5f32, 0.25, 0.125, 0.125]
+            .iter()
+            .map(|p| p.ln() + 3.0)
+            .collect()
     }
 
     #[test]
@@ -295,9 +298,15 @@ mod tests {
 
     #[test]
     fn draws_follow_the_probabilities_and_temperature_reshapes_them() {
-        close(&shares(Sampling::default(), &halves()), &[0.5, 0.25, 0.125, 0.125]);
+        close(
+            &shares(Sampling::default(), &halves()),
+            &[0.5, 0.25, 0.125, 0.125],
+        );
         // p^(1/0.5): 1/4, 1/16, 1/64, 1/64 over 22/64.
-        let cold = Sampling { temperature: 0.5, ..Sampling::default() };
+        let cold = Sampling {
+            temperature: 0.5,
+            ..Sampling::default()
+        };
         close(
             &shares(cold, &halves()),
             &[16.0 / 22.0, 4.0 / 22.0, 1.0 / 22.0, 1.0 / 22.0],
@@ -306,18 +315,33 @@ mod tests {
 
     #[test]
     fn top_k_keeps_the_k_best_and_the_lower_ids_of_equals() {
-        let s = Sampling { top_k: 3, ..Sampling::default() };
+        let s = Sampling {
+            top_k: 3,
+            ..Sampling::default()
+        };
         let found = shares(s, &halves());
         close(&found, &[4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0, 0.0]);
-        let one = Sampling { top_k: 1, ..Sampling::default() };
+        let one = Sampling {
+            top_k: 1,
+            ..Sampling::default()
+        };
         assert_eq!(shares(one, &halves())[0], 1.0);
     }
 
     #[test]
     fn top_p_keeps_the_smallest_set_that_reaches_it() {
-        let s = |top_p| Sampling { top_p, ..Sampling::default() };
-        close(&shares(s(0.7), &halves()), &[2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0]);
-        close(&shares(s(0.76), &halves()), &[4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0, 0.0]);
+        let s = |top_p| Sampling {
+            top_p,
+            ..Sampling::default()
+        };
+        close(
+            &shares(s(0.7), &halves()),
+            &[2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0],
+        );
+        close(
+            &shares(s(0.76), &halves()),
+            &[4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0, 0.0],
+        );
         assert_eq!(shares(s(0.0), &halves())[0], 1.0);
     }
 
@@ -331,15 +355,24 @@ mod tests {
 
     #[test]
     fn min_p_is_relative_to_the_best() {
-        let s = |min_p| Sampling { min_p, ..Sampling::default() };
-        close(&shares(s(0.3), &halves()), &[2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0]);
+        let s = |min_p| Sampling {
+            min_p,
+            ..Sampling::default()
+        };
+        close(
+            &shares(s(0.3), &halves()),
+            &[2.0 / 3.0, 1.0 / 3.0, 0.0, 0.0],
+        );
         close(&shares(s(0.2), &halves()), &[0.5, 0.25, 0.125, 0.125]);
         assert_eq!(shares(s(0.6), &halves())[0], 1.0);
     }
 
     #[test]
     fn repetition_penalty_divides_positive_and_multiplies_negative_logits() {
-        let s = greedy_with(Sampling { repetition_penalty: 2.0, ..Sampling::default() });
+        let s = greedy_with(Sampling {
+            repetition_penalty: 2.0,
+            ..Sampling::default()
+        });
         let mut logits = [3.0, 2.0, -1.0, -1.5];
         sampler(s, &[0, 2]).sample(&mut logits, 0);
         assert_eq!(logits, [1.5, 2.0, -2.0, -1.5]);
@@ -372,7 +405,10 @@ mod tests {
         let mut logits = [1.0, 9.0, -2.0];
         assert_eq!(sampler(s, &[]).sample(&mut logits, 0).id, 2);
         assert_eq!(logits, [1.0, f32::NEG_INFINITY, 2.0]);
-        let s = Sampling { banned: vec![0], ..Sampling::default() };
+        let s = Sampling {
+            banned: vec![0],
+            ..Sampling::default()
+        };
         close(&shares(s, &halves()), &[0.0, 0.5, 0.25, 0.25]);
     }
 
@@ -390,9 +426,15 @@ mod tests {
         assert_eq!(ids, [0, 1, 2, 3]);
         let sum: f32 = sampled.top.iter().map(|t| t.1.exp()).sum();
         assert!((sum - 1.0).abs() < 1e-6);
-        let s = greedy_with(Sampling { top_logprobs: Some(2), ..Sampling::default() });
+        let s = greedy_with(Sampling {
+            top_logprobs: Some(2),
+            ..Sampling::default()
+        });
         assert_eq!(sampler(s, &[]).sample(&mut halves(), 0).top.len(), 2);
-        let s = greedy_with(Sampling { top_logprobs: Some(0), ..Sampling::default() });
+        let s = greedy_with(Sampling {
+            top_logprobs: Some(0),
+            ..Sampling::default()
+        });
         let sampled = sampler(s, &[]).sample(&mut halves(), 0);
         assert!((sampled.logprob - 0.5f32.ln()).abs() < 1e-6 && sampled.top.is_empty());
         let plain = sampler(greedy_with(Sampling::default()), &[]).sample(&mut halves(), 0);

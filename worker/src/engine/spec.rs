@@ -190,18 +190,21 @@ mod tests {
         ] {
             m.insert(format!("llama.{key}"), Value::U32(value));
         }
-        m.insert(
-            "llama.attention.layer_norm_rms_epsilon",
-            Value::F32(1e-5),
-        );
+        m.insert("llama.attention.layer_norm_rms_epsilon", Value::F32(1e-5));
         m
     }
 
     #[test]
     fn defaults_follow_from_the_required_keys() {
         let spec = ModelSpec::from_metadata(&metadata()).unwrap();
-        assert_eq!((spec.kv_heads, spec.key_length, spec.value_length), (5, 12, 12));
-        assert_eq!((spec.rope_dims, spec.rope_base, spec.rope_factor), (12, 10_000.0, 1.0));
+        assert_eq!(
+            (spec.kv_heads, spec.key_length, spec.value_length),
+            (5, 12, 12)
+        );
+        assert_eq!(
+            (spec.rope_dims, spec.rope_base, spec.rope_factor),
+            (12, 10_000.0, 1.0)
+        );
     }
 
     #[test]
@@ -209,7 +212,10 @@ mod tests {
         let mut m = metadata();
         m.insert("general.architecture", Value::String("qwen9".into()));
         let error = ModelSpec::from_metadata(&m).unwrap_err().to_string();
-        assert!(error.contains("qwen9") && error.contains("llama"), "{error}");
+        assert!(
+            error.contains("qwen9") && error.contains("llama"),
+            "{error}"
+        );
     }
 
     #[test]

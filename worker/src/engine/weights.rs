@@ -239,15 +239,24 @@ impl Mapped {
     }
 
     fn find(&self, name: &str) -> Option<&Arc<MappedGguf>> {
-        self.files.iter().find(|f| f.header().tensor(name).is_some())
+        self.files
+            .iter()
+            .find(|f| f.header().tensor(name).is_some())
     }
 
     /// A tensor that no step reads would silently change the answers.
     fn refuse_unknown_tensors(&self) -> Result<(), EngineError> {
         const GLOBAL: [&str; 4] = ["token_embd", "output_norm", "output", "rope_freqs"];
         const LAYER: [&str; 9] = [
-            "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate",
-            "ffn_up", "ffn_down",
+            "attn_norm",
+            "attn_q",
+            "attn_k",
+            "attn_v",
+            "attn_output",
+            "ffn_norm",
+            "ffn_gate",
+            "ffn_up",
+            "ffn_down",
         ];
         for tensor in self.files.iter().flat_map(|f| f.header().tensors()) {
             let known = tensor.name.strip_suffix(".weight").is_some_and(|name| {
@@ -278,7 +287,11 @@ impl Mapped {
                 .and_then(|t| t.dims.get(1).copied())
                 .unwrap_or(1),
         };
-        self.weight(name, usize::try_from(rows).unwrap_or(usize::MAX), self.spec.hidden)
+        self.weight(
+            name,
+            usize::try_from(rows).unwrap_or(usize::MAX),
+            self.spec.hidden,
+        )
     }
 
     fn weight(&self, name: &str, rows: usize, columns: usize) -> Result<Weight, EngineError> {
@@ -379,7 +392,9 @@ fn checked_piece(path: &Path, bytes: u64, sha256: &str) -> Result<MappedGguf, En
     let file = MappedGguf::open(path)?;
     let found = file.bytes().len() as u64;
     if found != bytes {
-        return Err(bad(format!("it has {found} bytes, the manifest says {bytes}")));
+        return Err(bad(format!(
+            "it has {found} bytes, the manifest says {bytes}"
+        )));
     }
     let digest: String = Sha256::digest(file.bytes())
         .iter()

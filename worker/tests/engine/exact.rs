@@ -24,7 +24,12 @@ fn prompts_in_chunks_equal_prompts_token_by_token() {
         let single = logits(&mut [whole(&model.path)], 1, &ids, 1);
         for chunk in [2, 7, 32, 75] {
             let chunked = logits(&mut [whole(&model.path)], 1, &ids, chunk);
-            assert_eq!(bits(&chunked), bits(&single), "chunk {chunk}, {:?}", spec.ty);
+            assert_eq!(
+                bits(&chunked),
+                bits(&single),
+                "chunk {chunk}, {:?}",
+                spec.ty
+            );
         }
     }
 }
@@ -132,7 +137,10 @@ fn pieces_equal_the_whole_file_and_a_stage_maps_only_its_own() {
             threads: 1,
         };
         let bytes = |slices: &[Slice]| -> u64 {
-            slices.iter().map(|&s| manifest.piece(s).unwrap().bytes).sum()
+            slices
+                .iter()
+                .map(|&s| manifest.piece(s).unwrap().bytes)
+                .sum()
         };
         let mut engines = [
             Engine::load(&stage(0, 1, true, false)).unwrap(),
@@ -161,11 +169,18 @@ fn pieces_equal_the_whole_file_and_a_stage_maps_only_its_own() {
         let middle = content.len() - 100;
         content[middle] ^= 1;
         std::fs::write(&file, &content).unwrap();
-        let error = Engine::load(&stage(1, 1, false, false)).unwrap_err().to_string();
-        assert!(error.contains("layer-0001.gguf") && error.contains("SHA-256"), "{error}");
+        let error = Engine::load(&stage(1, 1, false, false))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("layer-0001.gguf") && error.contains("SHA-256"),
+            "{error}"
+        );
         assert!(Engine::load(&stage(0, 1, true, false)).is_ok());
         std::fs::remove_file(&file).unwrap();
-        let error = Engine::load(&stage(0, 2, true, false)).unwrap_err().to_string();
+        let error = Engine::load(&stage(0, 2, true, false))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("layer-0001.gguf"), "{error}");
     }
 }

@@ -32,7 +32,11 @@ struct TinyGolden {
 fn a_random_model_of_odd_sizes_agrees_on_every_tokens_probability() {
     let golden: TinyGolden = golden("tiny.json");
     let model = tiny(&odd());
-    assert_eq!(sha256(&model.path), golden.files[0].sha256, "another model than the golden one");
+    assert_eq!(
+        sha256(&model.path),
+        golden.files[0].sha256,
+        "another model than the golden one"
+    );
     let mut engine = [whole(&model.path)];
     let vocab = engine[0].vocab();
     let mut ours = logits(&mut engine, 0, &golden.ids, 64);
@@ -96,7 +100,10 @@ fn greedy(engine: &mut Engine, prompts: &[Prompt], steps: usize) -> Vec<Vec<u32>
         engine.logits(&last, &mut out).unwrap();
         let mut tokens = Vec::new();
         for (answer, row) in answers.iter_mut().zip(out.chunks(engine.vocab())) {
-            let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
+            let best = row
+                .iter()
+                .enumerate()
+                .max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
             let id = best.unwrap().0 as u32;
             answer.push(id);
             tokens.push(id);
@@ -123,7 +130,11 @@ fn greedy_answers_of_the_f32_model_are_the_same_but_for_near_ties() {
     let Some(model) = smollm2() else { return };
     let golden: GreedyGolden = golden("greedy.json");
     let (_dir, path) = as_f32(&model);
-    assert_eq!(sha256(&path), golden.files[0].sha256, "another model than the golden one");
+    assert_eq!(
+        sha256(&path),
+        golden.files[0].sha256,
+        "another model than the golden one"
+    );
     let mut prompts = golden.prompts;
     let allowed = if full() {
         assert_eq!(prompts.len(), 20);
@@ -132,7 +143,10 @@ fn greedy_answers_of_the_f32_model_are_the_same_but_for_near_ties() {
         prompts.truncate(6);
         1
     };
-    let blocks: usize = prompts.iter().map(|p| (p.ids.len() + 64).div_ceil(32)).sum();
+    let blocks: usize = prompts
+        .iter()
+        .map(|p| (p.ids.len() + 64).div_ceil(32))
+        .sum();
     let options = FileOptions {
         context: 2048,
         kv_blocks: blocks as u32,
@@ -146,8 +160,16 @@ fn greedy_answers_of_the_f32_model_are_the_same_but_for_near_ties() {
         assert_eq!((prompt.answer.len(), ours.len()), (64, 64));
         if let Some(at) = ours.iter().zip(&prompt.answer).position(|(a, b)| a != b) {
             let [best, second] = prompt.best_two[at];
-            println!("{}: parts at {at}, where the best two differ by {}", prompt.name, best - second);
-            assert!(best - second < 0.05, "{} parts at {at} without a near tie", prompt.name);
+            println!(
+                "{}: parts at {at}, where the best two differ by {}",
+                prompt.name,
+                best - second
+            );
+            assert!(
+                best - second < 0.05,
+                "{} parts at {at} without a near tie",
+                prompt.name
+            );
             diverged.push(&prompt.name);
         }
     }
@@ -173,8 +195,16 @@ fn the_quantised_model_loses_no_more_than_llama_cpps_does() {
     let Some(model) = smollm2() else { return };
     let golden: KlGolden = golden("kl.json");
     let (_dir, exact) = as_f32(&model);
-    assert_eq!(sha256(&exact), golden.files[0].sha256, "another model than the golden one");
-    assert_eq!(sha256(&model), golden.files[1].sha256, "another model than the golden one");
+    assert_eq!(
+        sha256(&exact),
+        golden.files[0].sha256,
+        "another model than the golden one"
+    );
+    assert_eq!(
+        sha256(&model),
+        golden.files[1].sha256,
+        "another model than the golden one"
+    );
     assert!(golden.positions >= 2000);
     let mut passages = golden.passages;
     if !full() {
@@ -193,9 +223,18 @@ fn the_quantised_model_loses_no_more_than_llama_cpps_does() {
         quantised[0].reset();
         let p = logits(&mut exact, 0, &passage.ids, 128);
         let q = logits(&mut quantised, 0, &passage.ids, 128);
-        let sum: f64 = p.chunks(vocab).zip(q.chunks(vocab)).map(|(p, q)| kl(p, q)).sum();
+        let sum: f64 = p
+            .chunks(vocab)
+            .zip(q.chunks(vocab))
+            .map(|(p, q)| kl(p, q))
+            .sum();
         let count = passage.ids.len();
-        println!("{}: ours {}, llama.cpp's {}", passage.name, sum / count as f64, passage.mean_kl);
+        println!(
+            "{}: ours {}, llama.cpp's {}",
+            passage.name,
+            sum / count as f64,
+            passage.mean_kl
+        );
         ours += sum;
         theirs += passage.mean_kl * count as f64;
         positions += count;

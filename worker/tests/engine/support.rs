@@ -89,7 +89,11 @@ pub fn logits(engines: &mut [Engine], seq: u32, ids: &[u32], chunk: usize) -> Ve
         for engine in engines.iter_mut() {
             engine.forward(&rows, &mut hidden).unwrap();
         }
-        engines.last_mut().unwrap().logits(&hidden, &mut out).unwrap();
+        engines
+            .last_mut()
+            .unwrap()
+            .logits(&hidden, &mut out)
+            .unwrap();
         all.extend_from_slice(&out);
     }
     all
@@ -99,7 +103,8 @@ pub fn log_softmax(row: &mut [f32]) {
     let best = row.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let sum: f64 = row.iter().map(|&l| f64::from(l - best).exp()).sum();
     let norm = f64::from(best) + sum.ln();
-    row.iter_mut().for_each(|l| *l = (f64::from(*l) - norm) as f32);
+    row.iter_mut()
+        .for_each(|l| *l = (f64::from(*l) - norm) as f32);
 }
 
 /// Bit patterns, so that a comparison is of bits.

@@ -4,6 +4,7 @@
 //! vector sums over positions, and values as `[BLOCK][value_length]`.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays and slices whose lengths are fixed at entry"
 )]
 
@@ -142,10 +143,17 @@ fn softmax(scores: &mut [f32]) {
     let mut most = [f32::NEG_INFINITY; LANES];
     for eight in eights.iter() {
         for lane in 0..LANES {
-            most[lane] = if eight[lane] > most[lane] { eight[lane] } else { most[lane] };
+            most[lane] = if eight[lane] > most[lane] {
+                eight[lane]
+            } else {
+                most[lane]
+            };
         }
     }
-    let most = most.iter().chain(rest.iter()).fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+    let most = most
+        .iter()
+        .chain(rest.iter())
+        .fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let mut sums = [0.0f32; LANES];
     for eight in eights.iter_mut() {
         for lane in 0..LANES {

@@ -1,6 +1,7 @@
 //! Lanes of 32-bit floats: dot products with F32, F16 and BF16 weights, sums, exponentials.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays and slices whose lengths the callers check at entry"
 )]
 
@@ -98,7 +99,9 @@ macro_rules! stored {
 
 stored!(F32, 4, 32, f32, |x: f32| x);
 stored!(F16, 2, 16, u16, |x: u16| half_bits(x));
-stored!(Bf16, 2, 16, u16, |x: u16| f32::from_bits(u32::from(x) << 16));
+stored!(Bf16, 2, 16, u16, |x: u16| f32::from_bits(
+    u32::from(x) << 16
+));
 
 /// Value of a half-precision number, by integer and exact float steps that vectorise.
 #[inline(always)]

@@ -48,7 +48,10 @@ impl Q8KRows {
 /// Implementors are `repr(C)` without padding, and every bit pattern is a value.
 #[allow(unsafe_code, reason = "marks types that bytes may be read as")]
 unsafe trait AsBytes: GgmlType + 'static {}
-#[allow(unsafe_code, reason = "repr(C), fields of bytes and half floats, sizes asserted below")]
+#[allow(
+    unsafe_code,
+    reason = "repr(C), fields of bytes and half floats, sizes asserted below"
+)]
 mod marked {
     use super::*;
     // SAFETY: `repr(C)` structs of integers and half-precision numbers, whose sizes are the sums
@@ -150,7 +153,9 @@ mod tests {
 
     #[test]
     fn cast_blocks_equal_blocks_read_number_by_number() {
-        let x: Vec<f32> = (0..BLOCK * 6).map(|i| ((i * 37 % 101) as f32 - 50.0) / 40.0).collect();
+        let x: Vec<f32> = (0..BLOCK * 6)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 40.0)
+            .collect();
         let mut made = vec![BlockQ6K::zeros(); 6];
         BlockQ6K::from_float(&x, &mut made);
         let mut bytes = vec![0u8; 6 * 210];

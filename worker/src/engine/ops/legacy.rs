@@ -6,6 +6,7 @@
 //! for bit.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays, and slices cut to one length at entry"
 )]
 
@@ -147,7 +148,10 @@ pub trait Legacy: Sync {
     /// # Safety
     /// The processor has AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
-    #[allow(unsafe_code, reason = "needs a processor feature that the caller checks")]
+    #[allow(
+        unsafe_code,
+        reason = "needs a processor feature that the caller checks"
+    )]
     unsafe fn wide(block: &Self::Block) -> (std::arch::x86_64::__m256i, f32, f32);
 }
 
@@ -170,7 +174,11 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
 #[inline(always)]
 fn nibbles(bytes: &[u8]) -> [i8; BLOCK] {
     std::array::from_fn(|i| {
-        (if i < 16 { bytes[i] & 15 } else { bytes[i - 16] >> 4 }) as i8
+        (if i < 16 {
+            bytes[i] & 15
+        } else {
+            bytes[i - 16] >> 4
+        }) as i8
     })
 }
 
@@ -207,7 +215,10 @@ macro_rules! legacy {
             #[cfg(target_arch = "x86_64")]
             #[inline]
             #[target_feature(enable = "avx2,fma,f16c")]
-            #[allow(unsafe_code, reason = "needs a processor feature that the caller checks")]
+            #[allow(
+                unsafe_code,
+                reason = "needs a processor feature that the caller checks"
+            )]
             unsafe fn wide(block: &Self::Block) -> (std::arch::x86_64::__m256i, f32, f32) {
                 $wide(block)
             }
@@ -216,7 +227,9 @@ macro_rules! legacy {
 }
 
 legacy!(
-    Q4_0, 18, false,
+    Q4_0,
+    18,
+    false,
     |b: &[u8; 18]| -8.0 * half_at(b, 0),
     |b: &[u8; 18]| nibbles(&b[2..]),
     |b: &[u8; 18]| {
@@ -226,16 +239,24 @@ legacy!(
     }
 );
 legacy!(
-    Q4_1, 20, false,
+    Q4_1,
+    20,
+    false,
     |b: &[u8; 20]| half_at(b, 2),
     |b: &[u8; 20]| nibbles(&b[4..]),
     |b: &[u8; 20]| {
         let (scale, offset) = super::x86::halves([b[0], b[1], b[2], b[3]]);
-        (super::x86::nibbles(super::x86::sixteen(b, 4)), scale, offset)
+        (
+            super::x86::nibbles(super::x86::sixteen(b, 4)),
+            scale,
+            offset,
+        )
     }
 );
 legacy!(
-    Q5_0, 22, false,
+    Q5_0,
+    22,
+    false,
     |b: &[u8; 22]| -16.0 * half_at(b, 0),
     |b: &[u8; 22]| fifth_bits(&b[2..6], &b[6..]),
     |b: &[u8; 22]| {
@@ -246,7 +267,9 @@ legacy!(
     }
 );
 legacy!(
-    Q5_1, 24, false,
+    Q5_1,
+    24,
+    false,
     |b: &[u8; 24]| half_at(b, 2),
     |b: &[u8; 24]| fifth_bits(&b[4..8], &b[8..]),
     |b: &[u8; 24]| {
@@ -257,7 +280,9 @@ legacy!(
     }
 );
 legacy!(
-    Q8_0, 34, true,
+    Q8_0,
+    34,
+    true,
     |_: &[u8; 34]| 0.0,
     |b: &[u8; 34]| std::array::from_fn(|i| b[2 + i] as i8),
     |b: &[u8; 34]| {
@@ -277,8 +302,7 @@ pub(super) fn tile_plain<F: Legacy, const R: usize, const C: usize>(
         let mut sums = [[0.0f32; LANES]; C];
         let mut offsets = [0.0f32; C];
         for (block, x) in w.iter().zip(x) {
-            let (scale, offset, numbers) =
-                (F::scale(block), F::offset(block), F::numbers(block));
+            let (scale, offset, numbers) = (F::scale(block), F::offset(block), F::numbers(block));
             for c in 0..C {
                 let factor = scale * x.d[c];
                 for lane in 0..LANES {
@@ -327,7 +351,10 @@ fn dispatch<F: Legacy>(weights: &[u8], row_bytes: usize, x: &Q8Rows, out: &mut [
     #[cfg(target_arch = "x86_64")]
     if super::tier::has_avx2() {
         // SAFETY: the processor has the features, checked in the line before.
-        #[allow(unsafe_code, reason = "calling a function compiled for checked features")]
+        #[allow(
+            unsafe_code,
+            reason = "calling a function compiled for checked features"
+        )]
         return unsafe { super::x86::dot_rows::<F>(weights, row_bytes, x, out) };
     }
     for (w, out) in weights
@@ -388,7 +415,10 @@ mod tests {
     struct Rng(u64);
     impl Rng {
         fn next(&mut self) -> u32 {
-            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            self.0 = self
+                .0
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
             (self.0 >> 32) as u32
         }
         fn float(&mut self) -> f32 {

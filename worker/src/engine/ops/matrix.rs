@@ -144,7 +144,10 @@ impl Activations {
 }
 
 /// Writes columns of `from` (rows of `width`) as rows of `to`.
-#[allow(clippy::indexing_slicing, reason = "both sides are cut to whole tiles before")]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "both sides are cut to whole tiles before"
+)]
 fn transpose(from: &[f32], width: usize, to: &mut [f32]) {
     const TILE: usize = 8;
     let height = from.len() / width.max(1);
@@ -185,8 +188,10 @@ mod tests {
         T::from_float(x, &mut blocks);
         // SAFETY: plain blocks without padding, read as bytes.
         #[allow(unsafe_code, reason = "test reads the made blocks as bytes")]
-        unsafe { std::slice::from_raw_parts(blocks.as_ptr().cast::<u8>(), size_of_val(&blocks[..])) }
-            .to_vec()
+        unsafe {
+            std::slice::from_raw_parts(blocks.as_ptr().cast::<u8>(), size_of_val(&blocks[..]))
+        }
+        .to_vec()
     }
     use super::kquant::BLOCK;
 

@@ -16,4 +16,4 @@ pub mod rows;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use tier::{tier_name, Runner};
+pub use tier::{Runner, tier_name};

@@ -1,6 +1,7 @@
 //! What is done to each row by itself: norm, rotation, gate, sums.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays and slices whose lengths the callers check at entry"
 )]
 
@@ -95,7 +96,10 @@ mod tests {
             .collect();
         silu_mul(&mut gate, &[3.0; 80]);
         for (g, e) in gate.iter().zip(expected) {
-            assert!((f64::from(*g) - e).abs() <= 1e-6 * e.abs().max(1e-3), "{g} {e}");
+            assert!(
+                (f64::from(*g) - e).abs() <= 1e-6 * e.abs().max(1e-3),
+                "{g} {e}"
+            );
         }
     }
 }

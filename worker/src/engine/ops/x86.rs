@@ -2,6 +2,7 @@
 //! same bits.
 #![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "fixed-size arrays, and slices cut to one length at entry"
 )]
 
@@ -98,7 +99,10 @@ trait Source: Copy {
     ///
     /// # Safety
     /// The processor has AVX2, FMA and F16C.
-    #[allow(unsafe_code, reason = "needs processor features that the caller checks")]
+    #[allow(
+        unsafe_code,
+        reason = "needs processor features that the caller checks"
+    )]
     unsafe fn block(self, b: usize) -> (__m256i, f32, f32);
 }
 
@@ -140,7 +144,10 @@ impl<F: Legacy> Source for InPlace<'_, F> {
     }
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    #[allow(unsafe_code, reason = "needs processor features that the caller checks")]
+    #[allow(
+        unsafe_code,
+        reason = "needs processor features that the caller checks"
+    )]
     unsafe fn block(self, b: usize) -> (__m256i, f32, f32) {
         let block = &self.0[b];
         // SAFETY: the features are those of this function.
@@ -156,7 +163,10 @@ impl<F: Legacy> Source for Apart<'_, F> {
     }
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
-    #[allow(unsafe_code, reason = "needs processor features that the caller checks")]
+    #[allow(
+        unsafe_code,
+        reason = "needs processor features that the caller checks"
+    )]
     unsafe fn block(self, b: usize) -> (__m256i, f32, f32) {
         let block = &self.blocks[b];
         (load(&block.numbers), block.scale, block.offset)
@@ -213,7 +223,10 @@ fn tile_four<S: Source, const R: usize>(w: [S; R], x: &[Packed<SIDE>]) -> [[f32;
         let d = four(&x.d);
         for r in 0..R {
             // SAFETY: the features are those of this function.
-            #[allow(unsafe_code, reason = "calling a function compiled for features held here")]
+            #[allow(
+                unsafe_code,
+                reason = "calling a function compiled for features held here"
+            )]
             let (numbers, scale, offset) = unsafe { w[r].block(b) };
             let sizes = _mm256_abs_epi8(numbers);
             let factors = _mm_mul_ps(_mm_set1_ps(scale), d);
@@ -266,7 +279,10 @@ fn tile_one<S: Source, const R: usize>(w: [S; R], x: &[Packed<1>]) -> [f32; R] {
         let q = load(&x.q[0]);
         for r in 0..R {
             // SAFETY: the features are those of this function.
-            #[allow(unsafe_code, reason = "calling a function compiled for features held here")]
+            #[allow(
+                unsafe_code,
+                reason = "calling a function compiled for features held here"
+            )]
             let (numbers, scale, offset) = unsafe { w[r].block(b) };
             let dots = if S::SIGNED {
                 dots::<true>(numbers, _mm256_abs_epi8(numbers), q)
