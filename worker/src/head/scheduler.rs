@@ -1,8 +1,9 @@
 //! The head's loop: one thread that owns stage 0, the lanes and the sequences.
 //!
 //! A lane is a micro-batch under way. With S stages there are S+1 lanes, so that the head always
-//! has one to work on while the others are computed; with one stage there is one. Frees and
-//! admissions travel in band, so every stage sees them in the same order as the rows.
+//! has one to work on while the others are computed; with one stage there is one. Decode rows keep
+//! to S of them ([`super::sequence`] says why). Frees and admissions travel in band, so every stage
+//! sees them in the same order as the rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
