@@ -6,6 +6,7 @@
     clippy::indexing_slicing
 )]
 
+mod cluster;
 mod command_line;
 mod demo;
 mod hub;

@@ -12,6 +12,7 @@ use windlass_wire::exit;
 use windlass_wire::payload::{Hello, Role};
 use windlass_wire::telemetry::{HeadStatus, StageTelemetry};
 
+use crate::api::language::ModelLanguage;
 use crate::engine::{Engine, EngineOptions};
 use crate::head::board::Board;
 use crate::head::handle::{HeadHandle, Limits, Pending, SubmitError};
@@ -96,6 +97,14 @@ fn run(report: &Report) -> Result<(), Failure> {
         threads: assignment.threads,
     })
     .map_err(|e| Failure::new("piece")(e.to_string()))?;
+    // Before the links: what the head cannot read must not first bring the others up.
+    let api = match &assignment.api {
+        Some(api) => {
+            let language = crate::service::language(&assignment).map_err(Failure::new("piece"))?;
+            Some((api, language))
+        }
+        None => None,
+    };
     report(FromWorker::Loaded {
         layers: assignment.layers,
         bytes: engine.piece_bytes(),
@@ -124,7 +133,7 @@ fn run(report: &Report) -> Result<(), Failure> {
         let peers = peers(&orders, assignment.stages)?;
         links = Some((listening, peers));
     }
-    match (&assignment.api, links) {
+    match (api, links) {
         (Some(api), links) => head(&assignment, api, links, engine, stats, report, &on_stop),
         (None, Some((listening, peers))) => {
             let (input, inputs) = channel();
@@ -200,7 +209,7 @@ fn peers(
 )]
 fn head(
     assignment: &Assignment,
-    api: &ApiAssignment,
+    (api, language): (&ApiAssignment, ModelLanguage),
     links: Option<(Listening, Vec<SocketAddr>)>,
     engine: Engine,
     stats: Arc<Stats>,
@@ -250,7 +259,7 @@ fn head(
             .map_err(|_| SubmitError::Stopping)
     };
     let handle = HeadHandle::from_parts(limits, watch, Box::new(accept));
-    let service = crate::service::Service::open(assignment, api, handle.clone())
+    let service = crate::service::Service::open(api, language, handle.clone())
         .map_err(Failure::new("network"))?;
     let stopper = service.stopper();
     let halt = sender.clone();

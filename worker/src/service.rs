@@ -32,13 +32,12 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads tokenizer and template from the metadata piece and listens.
+    /// Listens.
     pub fn open(
-        assignment: &Assignment,
         api: &ApiAssignment,
+        language: ModelLanguage,
         handle: HeadHandle,
     ) -> Result<Self, String> {
-        let language = language(assignment)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -129,7 +128,7 @@ fn same(a: &HeadStatus, b: &HeadStatus) -> bool {
 }
 
 /// The served model's own tokenizer and template, from the metadata piece.
-fn language(assignment: &Assignment) -> Result<ModelLanguage, String> {
+pub fn language(assignment: &Assignment) -> Result<ModelLanguage, String> {
     let path = assignment.pieces.join(&assignment.manifest);
     let bad = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
     let text = std::fs::read(&path).map_err(|e| bad(&e))?;
