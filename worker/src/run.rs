@@ -116,6 +116,7 @@ fn run(report: &Report) -> Result<(), Failure> {
     let hello = Hello {
         deployment: assignment.deployment.clone(),
         stage: assignment.stage,
+        host: assignment.host.clone(),
         role: Role::Data,
         build: BUILD.into(),
         model_sha256: engine.model_sha256().into(),
@@ -241,6 +242,13 @@ fn head(
         .map(|(listening, peers)| Links::connect(&listening, &peers, assignment.stages, &sender))
         .transpose()
         .map_err(|e| network(e.to_string()))?;
+    for (stage, host) in links.iter().flat_map(|l| &l.hosts) {
+        board.update(|status| {
+            if let Some(slot) = status.stages.get_mut(*stage as usize) {
+                slot.host.clone_from(host);
+            }
+        });
+    }
     board.own_stage(
         stats.clone(),
         links.as_ref().map(|l| l.downstream.sent()),

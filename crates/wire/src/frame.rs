@@ -47,6 +47,8 @@ pub enum FrameType {
     Fault = 10,
     /// The head ends the deployment.
     Shutdown = 11,
+    /// A stage lost its link to the stage numbered `step`; to the head. Payload: text.
+    LinkLost = 12,
 }
 
 impl FrameType {
@@ -63,6 +65,7 @@ impl FrameType {
             9 => Self::Reset,
             10 => Self::Fault,
             11 => Self::Shutdown,
+            12 => Self::LinkLost,
             _ => return None,
         })
     }
@@ -72,7 +75,7 @@ impl FrameType {
         match self {
             Self::Hidden => MAX_HIDDEN_BYTES,
             Self::Tokens | Self::Admit => MAX_MESSAGE_BYTES,
-            Self::Hello | Self::Telemetry | Self::Fault => 1 << 20,
+            Self::Hello | Self::Telemetry | Self::Fault | Self::LinkLost => 1 << 20,
             Self::Welcome | Self::Free | Self::Credit | Self::Reset | Self::Shutdown => 0,
         }
     }

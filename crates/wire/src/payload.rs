@@ -26,6 +26,8 @@ pub struct Hello {
     pub deployment: String,
     /// Stage of the sender.
     pub stage: u32,
+    /// Name of its host, for messages.
+    pub host: String,
     /// What the connection is for.
     pub role: Role,
     /// Version and build of the sender, e.g. `0.1.0+abc`.

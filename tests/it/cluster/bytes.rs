@@ -132,7 +132,6 @@ fn a_decoded_token_costs_one_row_of_hidden_states_at_the_frame_and_on_the_wire()
 }
 
 #[test]
-#[ignore = "the head does not learn of it yet: the request stays open"]
 fn a_cut_wire_between_two_living_stages_ends_the_requests() {
     let model = Model::tiny();
     let relay = Relay::start();

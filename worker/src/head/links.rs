@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use windlass_wire::frame::{FrameType, Header};
 use windlass_wire::payload::Role;
@@ -15,10 +15,15 @@ use crate::net::link::{Frame, FrameReader, FrameWriter};
 use crate::stage::downstream::{Downstream, give_credit};
 use crate::stage::setup::{Listening, read_upstream};
 
+/// How long a stage that others cannot reach has to be seen dead before its link is blamed.
+const LINK_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Connections to all other stages.
 pub struct Links {
     /// Data to stage 1.
     pub downstream: Downstream,
+    /// Hosts of the other stages, as they name themselves.
+    pub hosts: Vec<(u32, String)>,
     control: HashMap<u32, FrameWriter>,
     stages: u32,
 }
@@ -37,18 +42,21 @@ impl Links {
             drop(lost.send(gone(1, &error)))
         })?;
         let mut control = HashMap::new();
+        let mut hosts = Vec::new();
         for peer in listening.accept(stages as usize)? {
             let stage = peer.hello.stage;
             match peer.hello.role {
                 Role::Control => {
                     read_control(stage, peer.reader, head.clone())?;
                     control.insert(stage, peer.writer);
+                    hosts.push((stage, peer.hello.host));
                 }
                 Role::Data => read_tokens(stage, peer.reader, peer.writer, head.clone())?,
             }
         }
         Ok(Self {
             downstream,
+            hosts,
             control,
             stages,
         })
@@ -122,6 +130,18 @@ fn read_control(
                                 }
                                 _ => continue,
                             }
+                        }
+                        FrameType::LinkLost => {
+                            let reason = String::from_utf8_lossy(&frame.message).into_owned();
+                            let to = frame.header.step;
+                            let head = head.clone();
+                            // When the neighbour died, its own closed connection tells so, and
+                            // better; only a link between two that live waits this long.
+                            std::thread::spawn(move || {
+                                std::thread::sleep(LINK_PATIENCE);
+                                let _ = head.send(Message::LinkLost { stage, to, reason });
+                            });
+                            continue;
                         }
                         FrameType::Fault => Message::Fault {
                             stage,

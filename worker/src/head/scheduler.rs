@@ -51,6 +51,15 @@ pub enum Message {
         /// When.
         seen: Instant,
     },
+    /// Two stages that both live cannot reach each other.
+    LinkLost {
+        /// Who says so.
+        stage: u32,
+        /// Whom it cannot reach.
+        to: u64,
+        /// What was seen.
+        reason: String,
+    },
     /// End.
     Shutdown,
 }
@@ -155,9 +164,10 @@ impl<C: Compute> Scheduler<C> {
             Message::Tokens(frame) => self.tokens_frame(&frame),
             Message::Telemetry(report) => self.board.update(|status| {
                 if let Some(slot) = status.stages.get_mut(report.stage as usize) {
-                    let alive = slot.alive;
-                    *slot = *report;
-                    slot.alive = alive;
+                    // What a stage said before it died is no news after.
+                    if slot.alive {
+                        *slot = *report;
+                    }
                 }
             }),
             Message::Fault {
@@ -177,6 +187,7 @@ impl<C: Compute> Scheduler<C> {
                 reason,
                 seen,
             } => self.lost(stage, &reason, seen),
+            Message::LinkLost { stage, to, reason } => self.link_lost(stage, to, &reason),
             Message::Shutdown => {}
         }
         self.count();
@@ -341,13 +352,7 @@ impl<C: Compute> Scheduler<C> {
             return;
         }
         let message = format!("stage {stage} on {host} is gone: {reason}");
-        if !self.degraded {
-            self.degraded = true;
-            self.board.update(|status| {
-                status.state = "degraded".into();
-                status.reason = Some(message.clone());
-            });
-        }
+        self.degrade(&message);
         let requests = self.fail_all(&message);
         self.new_epoch();
         (self.publish)(HeadEvent::StageLost {
@@ -357,6 +362,43 @@ impl<C: Compute> Scheduler<C> {
             ended_after_us: u64::try_from(seen.elapsed().as_micros()).unwrap_or(u64::MAX),
             requests,
         });
+    }
+
+    fn degrade(&mut self, message: &str) {
+        if !self.degraded {
+            self.degraded = true;
+            self.board.update(|status| {
+                status.state = "degraded".into();
+                status.reason = Some(message.to_owned());
+            });
+        }
+    }
+
+    fn link_lost(&mut self, stage: u32, to: u64, reason: &str) {
+        if self.degraded {
+            return; // told by a stage's own end
+        }
+        let hosts: Vec<String> = self
+            .board
+            .status()
+            .stages
+            .into_iter()
+            .map(|s| s.host)
+            .collect();
+        let host = |stage: u64| {
+            usize::try_from(stage)
+                .ok()
+                .and_then(|at| hosts.get(at).map(String::as_str))
+                .unwrap_or("?")
+        };
+        let message = format!(
+            "the link between stage {stage} on {} and stage {to} on {} is cut: {reason}; check the data network between them",
+            host(u64::from(stage)),
+            host(to)
+        );
+        self.degrade(&message);
+        self.fail_all(&message);
+        self.new_epoch();
     }
 
     fn fail_all(&mut self, message: &str) -> u32 {

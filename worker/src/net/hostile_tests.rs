@@ -30,6 +30,7 @@ fn hello(stage: u32, role: Role) -> Hello {
     Hello {
         deployment: "d1".into(),
         stage,
+        host: format!("host-{stage}"),
         role,
         build: "1".into(),
         model_sha256: "aa".into(),

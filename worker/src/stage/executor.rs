@@ -78,6 +78,13 @@ pub enum ToHead {
     },
     /// Counters changed for good reason: send them now.
     Telemetry,
+    /// The link to a neighbour is gone.
+    LinkLost {
+        /// The neighbour's stage.
+        stage: u32,
+        /// What was seen.
+        reason: String,
+    },
 }
 
 impl<C: Compute> Executor<C> {
@@ -104,9 +111,14 @@ impl<C: Compute> Executor<C> {
                 }
                 Input::Lost { stage, error } => {
                     self.forget(&mut samplers);
+                    let reason = error.to_string();
+                    (self.to_head)(ToHead::LinkLost {
+                        stage,
+                        reason: reason.clone(),
+                    });
                     (self.report)(FromWorker::PeerLost {
                         stage,
-                        reason: error.to_string(),
+                        reason,
                         kv_used: self.compute.kv_used(),
                     });
                 }

@@ -257,6 +257,13 @@ fn report_to_head(
                         &[],
                         message.as_bytes(),
                     ),
+                    ToHead::LinkLost { stage, reason } => {
+                        let header = Header {
+                            step: u64::from(stage),
+                            ..Header::new(FrameType::LinkLost, 0)
+                        };
+                        writer.write(header, &[], reason.as_bytes())
+                    }
                     ToHead::Telemetry => {
                         let now = stats.telemetry(&who, Some(&sent));
                         // Waiting alone is no news.
