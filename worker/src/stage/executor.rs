@@ -103,14 +103,14 @@ impl<C: Compute> Executor<C> {
                 Input::Shutdown => return End::Shutdown,
                 Input::HeadLost(error) => return End::HeadLost(error),
                 Input::Reset(new) => {
-                    if new > epoch {
-                        epoch = new;
-                        self.forget(&mut samplers);
-                    }
+                    epoch = new;
+                    self.forget(&mut samplers);
                     (self.to_head)(ToHead::Telemetry);
                 }
                 Input::Lost { stage, error } => {
                     self.forget(&mut samplers);
+                    // What is still under way belongs to sequences just forgotten.
+                    epoch += 1;
                     let reason = error.to_string();
                     (self.to_head)(ToHead::LinkLost {
                         stage,
