@@ -1,16 +1,24 @@
 //! Figures as people read them: sizes and times. Knows nothing of where they are shown.
 
-/// A size for people, e.g. `48.1 MB`.
+/// A size of files and transfers for people, e.g. `48.1 MB`.
 pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    scaled(bytes, 1000.0, ["B", "kB", "MB", "GB", "TB"])
+}
+
+/// A size of memory for people, e.g. `1.9 GiB`.
+pub fn memory(bytes: u64) -> String {
+    scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"])
+}
+
+fn scaled(bytes: u64, step: f64, units: [&str; 5]) -> String {
     let mut value = bytes as f64;
-    let mut unit = UNITS[0];
-    for next in UNITS.into_iter().skip(1) {
+    let [mut unit, larger @ ..] = units;
+    for next in larger {
         // 999.95 would be shown as 1000.0.
-        if value < 999.95 {
+        if value < step - 0.05 {
             break;
         }
-        value /= 1000.0;
+        value /= step;
         unit = next;
     }
     if unit == "B" {
@@ -51,6 +59,16 @@ mod tests {
         ];
         for (bytes, wanted) in sizes {
             assert_eq!(size(bytes), wanted);
+        }
+        let memories = [
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (2_040_109_466, "1.9 GiB"),
+            ((1 << 30) - 1, "1.0 GiB"),
+            (u64::MAX, "16777216.0 TiB"),
+        ];
+        for (bytes, wanted) in memories {
+            assert_eq!(memory(bytes), wanted);
         }
         let times = [
             (0.0, "0 ms"),

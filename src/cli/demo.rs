@@ -6,20 +6,25 @@ use std::time::Duration;
 use serde_json::Map;
 
 use super::arguments::{Common, DemoArguments};
-use super::run::{Run, guarded};
+use super::run::{Run, guarded, runtime};
 use super::signals;
 use crate::deploy::demo::{self, ModelFile, Options, Outcome, PROMPT};
-use crate::event::{Emitter, Event, Exit, Failure, FailureKind, Level, Scope};
-use crate::figures::size;
-use crate::model::{self, FetchOptions, ModelRef, Progress};
+use crate::deploy::fetch;
+use crate::event::{Emitter, Event, Exit, Failure, FailureKind, Scope};
+use crate::model::{FetchOptions, ModelRef};
 use crate::paths::Paths;
 
 /// How long work that cannot be interrupted (a download, a piece being cut) may go on at the end.
-const LAST_WORK: Duration = Duration::from_millis(200);
+pub(super) const LAST_WORK: Duration = Duration::from_millis(200);
 
 /// Runs the demo.
 pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
-    let mut run = Run::start(common, "demo");
+    let screens = super::screens::wanted(common) && !arguments.headless;
+    let mut run = if screens {
+        Run::unseen("demo")
+    } else {
+        Run::start(common, "demo")
+    };
     let refused =
         |run: Run, kind, message: String| run.finish(Map::new(), Some(Failure::new(kind, message)));
     if let Some(flag) = does_not_apply(common) {
@@ -43,7 +48,11 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
             .or_else(|| std::env::var_os("WINDLASS_WORKER").map(PathBuf::from)),
         paths,
         deployment: format!("demo-{}", run.id()),
+        stay: None,
     };
+    if screens {
+        return super::screens::demo(common, run, options, &arguments.model);
+    }
     let emitter = run.emitter();
     emitter.emit(
         Scope::run(),
@@ -51,25 +60,20 @@ pub fn demo(common: &Common, arguments: &DemoArguments) -> Exit {
             command: "demo".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             hosts: (0..options.workers).map(demo::host_name).collect(),
+            tasks: Vec::new(),
+            check: false,
         },
     );
-    let reference = match arguments.model.parse::<ModelRef>() {
+    let reference = match fetch::reference(&arguments.model) {
         Ok(reference) => reference,
-        Err(error) => return refused(run, FailureKind::Usage, error.to_string()),
+        Err(failure) => return refused(run, failure.kind, failure.message),
     };
-    let fetching = FetchOptions::from_env();
-    if let Some(token) = &fetching.token {
-        emitter.masks().add(token.expose());
-    }
-    let fetch = fetch(reference, fetching, emitter.clone());
+    let fetching = fetch::options(&emitter);
+    let fetch = provide(reference, fetching, emitter.clone());
     let Some(mut inbox) = run.take_inbox() else {
         return refused(run, FailureKind::Internal, "the run has no inbox".into());
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-    {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => return refused(run, FailureKind::Internal, error.to_string()),
     };
@@ -106,14 +110,12 @@ fn does_not_apply(common: &Common) -> Option<&'static str> {
 }
 
 /// Provides the model a reference means, telling what happens on the way.
-async fn fetch(
+pub(super) async fn provide(
     reference: ModelRef,
     options: FetchOptions,
     emitter: Emitter,
 ) -> Result<ModelFile, Failure> {
-    let found = model::fetch(&reference, &options, &mut |step| tell(&emitter, step))
-        .await
-        .map_err(|error| Failure::new(FailureKind::Model, error.to_string()).at("model"))?;
+    let found = fetch::fetch(&reference, &options, &emitter).await?;
     Ok(ModelFile {
         path: found.path,
         sha256: found.sha256,
@@ -121,48 +123,4 @@ async fn fetch(
         source: found.source.name().to_owned(),
         license: found.license,
     })
-}
-
-/// One step of a fetch as an event.
-fn tell(emitter: &Emitter, step: Progress) {
-    let (level, message) = match step {
-        Progress::Bytes { done, total } => {
-            emitter.emit(
-                Scope::run().in_task("model"),
-                Event::Transfer {
-                    what: "download".into(),
-                    done,
-                    total: Some(total),
-                },
-            );
-            return;
-        }
-        Progress::Resolving { what } => (Level::Info, format!("looking up {what}")),
-        Progress::Trying { source, what } => (Level::Info, format!("asking the {source}: {what}")),
-        Progress::Failed { source, reason } => (
-            Level::Warn,
-            format!("the {source} did not serve it: {reason}"),
-        ),
-        Progress::Waiting { lock } => (
-            Level::Info,
-            format!("another process fetches it; waiting for {}", lock.display()),
-        ),
-        Progress::Retrying {
-            attempt,
-            of,
-            reason,
-        } => (
-            Level::Warn,
-            format!("try {attempt} of {of} after: {reason}"),
-        ),
-        Progress::Verifying { bytes } => (
-            Level::Debug,
-            format!("checking the digest of {}", size(bytes)),
-        ),
-        Progress::Done { source, path } => (
-            Level::Debug,
-            format!("from the {source}: {}", path.display()),
-        ),
-    };
-    emitter.emit(Scope::run().in_task("model"), Event::log(level, message));
 }

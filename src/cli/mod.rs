@@ -3,9 +3,23 @@
 //! Commands do nothing themselves: they call the core, which emits events, and a reader shows them.
 
 mod arguments;
+mod bench;
 mod demo;
+mod doctor;
+mod facts;
+mod inventory;
+mod model;
+mod plan;
+mod playbook;
+mod prompt;
+mod replay;
 mod run;
+mod screens;
+mod serve;
 mod signals;
+mod surface;
+mod table;
+mod work;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -13,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-pub use arguments::{Arguments, Common, DemoArguments, Verb};
+pub use arguments::{Arguments, Common, DemoArguments, InventoryArguments, InventoryVerb, Verb};
 
 use crate::event::{Exit, Failure, FailureKind};
 use run::Run;
@@ -36,7 +50,32 @@ fn with_arguments(arguments: &[OsString]) -> Exit {
 fn command(common: &Common, verb: Option<Verb>) -> Exit {
     match verb {
         Some(Verb::Demo(arguments)) => demo::demo(common, &arguments),
+        Some(Verb::Push(arguments)) => serve::push(common, &arguments),
+        Some(Verb::Up(arguments)) => serve::up(common, &arguments),
+        Some(Verb::Down(arguments)) => serve::down(common, &arguments),
+        Some(Verb::Status) => serve::status(common),
+        Some(Verb::Logs(arguments)) => serve::logs(common, &arguments),
+        Some(Verb::Api(arguments)) => serve::api(common, &arguments),
+        Some(Verb::Chat(arguments)) => serve::chat(common, &arguments),
+        Some(Verb::Exec(arguments)) => serve::exec(common, &arguments),
+        Some(Verb::Facts(arguments)) => facts::facts(common, &arguments),
+        Some(Verb::Plan(arguments)) => plan::plan(common, &arguments),
+        Some(Verb::Model(arguments)) => model::model(common, &arguments.verb),
+        Some(Verb::Playbook(arguments)) => playbook::playbook(common, &arguments.verb),
+        Some(Verb::Bench(arguments)) => bench::bench(common, &arguments.verb),
+        Some(Verb::Replay(arguments)) => replay::replay(common, &arguments),
+        Some(Verb::Doctor) => doctor::doctor(common),
+        Some(Verb::Completions(arguments)) => {
+            let text = surface::completions(arguments.shell);
+            Run::start(common, "completions").text("completions", &text)
+        }
+        Some(Verb::Man) => {
+            let text = surface::man();
+            Run::start(common, "man").text("man", &text)
+        }
         Some(Verb::Paths) => paths(common),
+        Some(Verb::Inventory(arguments)) => inventory::inventory(common, &arguments.verb),
+        None if screens::wanted(common) => screens::screens(common),
         None => {
             let help = Arguments::command().render_help();
             Run::start(common, "help").text("help", &help.to_string())
@@ -168,7 +207,10 @@ mod tests {
             "windlass demo --tokens 0",
             "windlass demo --tokens 5000",
             "windlass demo extra",
-            "windlass playbook run x",
+            "windlass playbook run",
+            "windlass playbook run x --resume y",
+            "windlass playbook run x --var y",
+            "windlass bench serve --concurrency 0",
             "windlass demo --frobnicate",
         ] {
             assert!(parsed(line).unwrap_err().use_stderr(), "{line}");

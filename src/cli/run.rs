@@ -1,7 +1,9 @@
 //! The frame of every command: run id, event stream, its readers, and the summary at the end.
 
-use std::hash::{BuildHasher, RandomState};
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,9 +12,10 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Common;
-use crate::event::{Bus, Command, Emitter, Event, Exit, Failure, Level, Scope, Summary};
+use super::prompt::{self, Prompt};
+use crate::event::{Bus, Command, Emitter, Event, Exit, Failure, Scope, Summary, bus};
 use crate::paths::Paths;
-use crate::report::{self, Show, journal::Journal, plain::Style};
+use crate::report::{self, Show, journal, plain::Style};
 
 /// A command that is running.
 pub struct Run {
@@ -20,6 +23,7 @@ pub struct Run {
     json: bool,
     bus: Bus,
     readers: Vec<JoinHandle<()>>,
+    prompt: Option<Prompt>,
     commands: UnboundedSender<Command>,
     inbox: Option<UnboundedReceiver<Command>>,
 }
@@ -27,12 +31,12 @@ pub struct Run {
 impl Run {
     /// Begins a run without a journal, for commands that change and ask nothing.
     pub fn start(common: &Common, command: &str) -> Self {
-        let bus = Bus::new(new_id());
+        let bus = Bus::new(bus::new_id());
         let (commands, inbox) = unbounded_channel();
         let how = if common.json {
             Show::Json
         } else {
-            Show::Plain(style(common))
+            lines(common)
         };
         let lost = commands.clone();
         let mut readers = Vec::new();
@@ -52,39 +56,34 @@ impl Run {
             bus,
             readers,
             commands,
+            prompt: None,
             inbox: Some(inbox),
         }
     }
 
+    /// Begins a run that no reader of this frame shows: screens do.
+    pub fn unseen(command: &str) -> Self {
+        let (commands, inbox) = unbounded_channel();
+        Self {
+            command: command.to_owned(),
+            json: false,
+            bus: Bus::new(bus::new_id()),
+            readers: Vec::new(),
+            commands,
+            prompt: None,
+            inbox: Some(inbox),
+        }
+    }
+
+    /// Its stream of events.
+    pub fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
     /// Keeps a journal from here on. A run goes on without one, and says so.
     pub fn keep_journal(&mut self, common: &Common, paths: &Paths) {
-        // Subscribed first: what is said while the file is opened belongs in it.
-        let mailbox = self.bus.subscribe();
-        let journal = Journal::create(
-            &paths.journals(),
-            self.bus.run(),
-            self.bus.masks(),
-            common.journal_text,
-        );
-        let emitter = self.emitter();
-        let warn = move |reason: String| {
-            emitter.log(
-                Level::Warn,
-                format!("this run is kept in no journal: {reason}"),
-            );
-        };
-        let started = journal.and_then(|journal| {
-            let warn = warn.clone();
-            report::follow("journal", mailbox, Box::new(journal), move |command| {
-                if let Command::OutputLost { reason } = command {
-                    warn(reason);
-                }
-            })
-        });
-        match started {
-            Ok(reader) => self.readers.push(reader),
-            Err(error) => warn(error.to_string()),
-        }
+        let kept = journal::keep(&self.bus, &paths.journals(), common.journal_text);
+        self.readers.extend(kept);
     }
 
     /// A handle for emitting events.
@@ -95,6 +94,12 @@ impl Run {
     /// Id of the run.
     pub fn id(&self) -> &str {
         self.bus.run()
+    }
+
+    /// Asks a person at the terminal what the run asks.
+    pub fn prompt(&mut self) -> io::Result<()> {
+        self.prompt = Some(prompt::start(self.bus.subscribe(), self.commands())?);
+        Ok(())
     }
 
     /// Where commands to the run are sent.
@@ -127,10 +132,29 @@ impl Run {
         self.finish(fields, None)
     }
 
+    /// Like [`Run::finish`], with a text for people on stdout before it.
+    pub fn conclude(
+        self,
+        fields: Map<String, Value>,
+        text: &str,
+        failure: Option<Failure>,
+    ) -> Exit {
+        if !self.json && !text.is_empty() {
+            let mut stdout = io::stdout().lock();
+            // A reader that closed the pipe has what it wanted.
+            let _ = stdout
+                .write_all(text.as_bytes())
+                .and_then(|()| stdout.flush());
+        }
+        self.finish(fields, failure)
+    }
+
     /// Tells how the run ended, waits until all readers have it, and gives the exit status.
-    pub fn finish(self, fields: Map<String, Value>, failure: Option<Failure>) -> Exit {
+    pub fn finish(mut self, fields: Map<String, Value>, failure: Option<Failure>) -> Exit {
+        // The terminal is given back before anything more is said on it.
+        drop(self.prompt.take());
         // A panic on any thread is a fault, also when the run went on without it.
-        let failure = failure.or_else(|| panic_message().as_deref().map(internal));
+        let failure = failure.or_else(panicked);
         let exit = failure.as_ref().map_or(Exit::Done, |f| f.kind.exit());
         self.emitter().emit(
             Scope::run(),
@@ -152,22 +176,52 @@ impl Run {
     }
 }
 
-fn style(common: &Common) -> Style {
-    let (out, talk) = (io::stdout().is_terminal(), io::stderr().is_terminal());
-    // https://no-color.org: set and not empty.
-    let no_color = common.no_color || std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-    Style {
-        quiet: common.quiet,
-        verbose: common.verbose,
-        colour: talk && !no_color,
-        one_terminal: out && talk,
+/// Lines for people, with bars where a terminal can move its cursor.
+pub(super) fn lines(common: &Common) -> Show {
+    let style = style(common);
+    if !common.quiet && io::stderr().is_terminal() && moves_cursor() {
+        Show::Bars(style)
+    } else {
+        Show::Plain(style)
     }
 }
 
-/// Eight random hexadecimal digits. No secret: it only has to differ from other runs of this user.
-fn new_id() -> String {
-    let random = RandomState::new().hash_one(std::process::id());
-    format!("{:08x}", random >> 32)
+/// Whether the terminal says that it is more than a printer.
+pub(super) fn moves_cursor() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
+
+/// Whether colours are unwanted; <https://no-color.org>: set and not empty.
+pub(super) fn no_color(common: &Common) -> bool {
+    common.no_color || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
+/// The runtime of a command.
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+}
+
+fn style(common: &Common) -> Style {
+    let (out, talk) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+    Style {
+        quiet: common.quiet,
+        verbose: common.verbose,
+        colour: talk && !no_color(common),
+        one_place: (out && talk) || one_file(io::stdout(), io::stderr()),
+    }
+}
+
+/// Whether two descriptors are of the same file: `2>&1`, into a pipe or a log.
+fn one_file(a: impl AsFd, b: impl AsFd) -> bool {
+    let file = |fd: &dyn AsFd| {
+        let copy = File::from(fd.as_fd().try_clone_to_owned().ok()?);
+        let meta = copy.metadata().ok()?;
+        Some((meta.dev(), meta.ino()))
+    };
+    file(&a).is_some_and(|a| file(&b) == Some(a))
 }
 
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
@@ -196,6 +250,11 @@ fn panic_message() -> Option<String> {
     PANIC.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// A panic on any thread as the failure that it is.
+pub(super) fn panicked() -> Option<Failure> {
+    panic_message().as_deref().map(internal)
+}
+
 fn internal(message: &str) -> Failure {
     Failure::internal(format!(
         "internal error: {message}; this is a fault of windlass, please report it"
@@ -218,17 +277,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_log_that_takes_both_streams_is_one_file() {
+        let (log, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        let (end, pipe) = io::pipe().unwrap();
+        assert!(one_file(&log, log.try_clone().unwrap()));
+        assert!(one_file(&pipe, pipe.try_clone().unwrap()));
+        assert!(!one_file(&log, &other));
+        assert!(!one_file(&log, &pipe));
+        drop(end);
+    }
+
+    #[test]
     fn a_panic_becomes_an_internal_failure_with_exit_status_70() {
         let failure = guarded(|| panic!("the sky fell")).unwrap_err();
         assert!(failure.message.contains("the sky fell"), "{failure}");
         assert_eq!(failure.kind.exit().code(), 70);
         assert_eq!(guarded(|| 5), Ok(5));
-    }
-
-    #[test]
-    fn run_ids_differ_and_are_short() {
-        let ids: std::collections::HashSet<_> = (0..100).map(|_| new_id()).collect();
-        assert_eq!(ids.len(), 100);
-        assert!(ids.iter().all(|id| id.len() == 8));
     }
 }

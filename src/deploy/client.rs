@@ -74,12 +74,23 @@ pub struct Client {
 pub struct ChatRequest {
     /// Name of the model.
     pub model: String,
+    /// What was said so far, oldest first.
+    pub before: Vec<Turn>,
     /// What the user says.
     pub prompt: String,
-    /// Tokens to generate.
-    pub max_tokens: u32,
+    /// Tokens to generate at most; as many as fit when `None`.
+    pub max_tokens: Option<u32>,
     /// Whether end tokens are banned.
     pub ignore_eos: bool,
+}
+
+/// One turn of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// What the user said.
+    pub prompt: String,
+    /// What the model answered.
+    pub answer: String,
 }
 
 /// What comes of a chat.
@@ -211,9 +222,15 @@ impl Client {
     /// # Errors
     /// When the head does not answer or refuses the request.
     pub async fn chat(&self, request: &ChatRequest) -> Result<Chat, ClientError> {
+        let mut messages = Vec::new();
+        for turn in &request.before {
+            messages.push(json!({"role": "user", "content": turn.prompt}));
+            messages.push(json!({"role": "assistant", "content": turn.answer}));
+        }
+        messages.push(json!({"role": "user", "content": request.prompt}));
         let body = json!({
             "model": request.model,
-            "messages": [{"role": "user", "content": request.prompt}],
+            "messages": messages,
             "temperature": 0,
             "max_tokens": request.max_tokens,
             "ignore_eos": request.ignore_eos,
@@ -485,7 +502,8 @@ mod tests {
         ChatRequest {
             model: "m".into(),
             prompt: "p".into(),
-            max_tokens: 3,
+            before: Vec::new(),
+            max_tokens: Some(3),
             ignore_eos: true,
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use windlass_gguf::{MappedGguf, Slice, model_size};
@@ -62,6 +62,9 @@ pub struct Options {
     pub paths: Paths,
     /// A name for the deployment, unique on this machine: letters, digits and dashes.
     pub deployment: String,
+    /// Where a client goes once the deployment serves, with the model's name. Given one, the
+    /// deployment stays after the answer until the run is ended.
+    pub stay: Option<UnboundedSender<(Client, String)>>,
 }
 
 /// A model file on this machine.
@@ -99,6 +102,8 @@ struct Held {
     workers: Option<LocalWorkers>,
     runtime: Option<RuntimeFolder>,
     telemetry: Option<JoinHandle<()>>,
+    /// The end of a deployment that was to stay; it counts before what the person does then.
+    lost: Option<Failure>,
     fields: Map<String, Value>,
 }
 
@@ -141,7 +146,7 @@ pub async fn run(
     drop(held.runtime.take());
     Outcome {
         fields: held.fields,
-        failure: result.err(),
+        failure: held.lost.or(result.err()),
     }
 }
 
@@ -233,6 +238,10 @@ async fn steps(
         client.clone(),
         emitter.clone(),
     )));
+    if let Some(stay) = &options.stay {
+        // Whoever wanted to talk may have left.
+        let _ = stay.send((client.clone(), model.name.clone()));
+    }
     let mut answer = Answer::default();
     let task = emitter.task(Scope::host(host_name(0)).in_task("answer"), None);
     let result = ask(options, emitter, workers, &client, &model.name, &mut answer).await;
@@ -271,6 +280,15 @@ async fn steps(
     );
     if let Some(speeds) = speeds {
         emitter.emit(Scope::run(), Event::Telemetry(Box::new(speeds)));
+    }
+    if options.stay.is_some() {
+        let failure = workers.lost("serve").await;
+        held.lost = Some(failure.clone());
+        // The head tells how it lost the stage.
+        if let Some(telemetry) = &mut held.telemetry {
+            let _ = timeout(AFTERMATH / 4, telemetry).await;
+        }
+        return Err(failure);
     }
     Ok(())
 }
@@ -430,7 +448,8 @@ async fn ask(
     let request = ChatRequest {
         model: model.to_owned(),
         prompt: options.prompt.clone(),
-        max_tokens: options.tokens,
+        before: Vec::new(),
+        max_tokens: Some(options.tokens),
         ignore_eos: true,
     };
     let mut chatting = Box::pin(chat(&request, &options.deployment, emitter, client, answer));

@@ -4,24 +4,18 @@
 //! known, size, time of change and inode are recorded, and a piece that still has them is taken
 //! as unchanged. One that differs is refused: read, and cut again unless its digest holds.
 
-use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use windlass_gguf::checked::{LOCK_FILE, Record, Seen, read_record, write_record};
 use windlass_gguf::{
     GgufError, Manifest, MappedGguf, Slice, cut, load_manifest, manifest_file_name,
 };
 
 use crate::paths::private_folder;
-
-/// Largest record read, in bytes.
-const MAX_RECORD: u64 = 16 << 20;
-const RECORD: &str = "checked.json";
-const LOCK: &str = "lock";
 
 /// The pieces of a model, complete and checked.
 #[derive(Clone, Debug)]
@@ -77,30 +71,6 @@ pub enum PiecesError {
     },
 }
 
-/// What a file looked like when its digest was known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Seen {
-    sha256: String,
-    bytes: u64,
-    /// Time of change in seconds and nanoseconds.
-    changed: (i64, i64),
-    inode: u64,
-}
-
-impl Seen {
-    fn of(path: &Path, sha256: &str) -> io::Result<Self> {
-        let meta = fs::symlink_metadata(path)?;
-        Ok(Self {
-            sha256: sha256.to_owned(),
-            bytes: meta.len(),
-            changed: (meta.mtime(), meta.mtime_nsec()),
-            inode: meta.ino(),
-        })
-    }
-}
-
-type Record = BTreeMap<String, Seen>;
-
 /// The folder in the cache for pieces of a file with this digest.
 pub fn folder(cache: &Path, sha256: &str) -> PathBuf {
     let short: String = sha256.chars().take(16).collect();
@@ -126,7 +96,7 @@ pub fn provide(
         move |source| PiecesError::Folder { path, source }
     };
     private_folder(&folder).map_err(failed(&folder))?;
-    let lock_path = folder.join(LOCK);
+    let lock_path = folder.join(LOCK_FILE);
     let lock = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -199,28 +169,4 @@ pub fn provide(
         cut,
         refused,
     })
-}
-
-/// The record, empty when there is none that can be used: then everything is read.
-fn read_record(folder: &Path) -> Record {
-    let read = || -> io::Result<Record> {
-        let file = File::open(folder.join(RECORD))?;
-        let mut text = Vec::new();
-        io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD), &mut text)?;
-        Ok(serde_json::from_slice(&text)?)
-    };
-    read().unwrap_or_default()
-}
-
-fn write_record(folder: &Path, record: &Record) -> io::Result<()> {
-    let partial = folder.join(format!("{RECORD}.partial"));
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(&partial)?;
-    file.write_all(serde_json::to_string_pretty(record)?.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&partial, folder.join(RECORD))
 }

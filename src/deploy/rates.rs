@@ -36,6 +36,9 @@ pub fn rates(before: &HeadStatus, now: &HeadStatus) -> Option<Telemetry> {
         .collect();
     Some(Telemetry {
         tokens_per_second: per_second(before.generated_tokens, now.generated_tokens),
+        prompt_tokens_per_second: per_second(before.prompt_tokens, now.prompt_tokens),
+        first_token_ms: None,
+        between_tokens_ms: None,
         over,
         running: now.running,
         waiting: now.waiting,

@@ -32,6 +32,15 @@ impl RuntimeFolder {
             )
             .at("start")
         };
+        // A runtime folder far down a tree leaves no room for a socket's name.
+        let short =
+            std::env::temp_dir().join(format!("windlass-{}", rustix::process::getuid().as_raw()));
+        let longest = runtime.as_os_str().len() + deployment.len() + "//control.sock".len();
+        let runtime = if longest > LONGEST_SOCKET {
+            &short
+        } else {
+            runtime
+        };
         private_folder(runtime).map_err(|error| failed(runtime, &error))?;
         let folder = runtime.join(deployment);
         let socket = folder.join("control.sock");
@@ -67,10 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_path_too_long_for_the_system_is_refused_with_what_to_do() {
+    fn a_runtime_folder_too_deep_for_a_socket_gives_way_to_the_temporary_one() {
         let base = tempfile::tempdir().unwrap();
         let deep = base.path().join("x".repeat(100));
-        let failure = RuntimeFolder::create(&deep, "demo-1").unwrap_err();
+        let name = format!("test-{}", std::process::id());
+        let made = RuntimeFolder::create(&deep, &name).unwrap();
+        assert!(made.socket.starts_with(std::env::temp_dir()));
+        assert!(!deep.exists());
+    }
+
+    #[test]
+    fn a_socket_path_too_long_for_the_system_is_refused_with_what_to_do() {
+        let base = tempfile::tempdir().unwrap();
+        let failure = RuntimeFolder::create(base.path(), &"x".repeat(100)).unwrap_err();
         assert!(failure.message.contains("XDG_RUNTIME_DIR"), "{failure}");
     }
 }

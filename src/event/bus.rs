@@ -5,6 +5,7 @@
 //! are kept, so no reader misses a state change or a piece of text.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -82,6 +83,7 @@ impl Bus {
     /// A handle for emitting.
     pub fn emitter(&self) -> Emitter {
         Emitter {
+            within: None,
             shared: Arc::clone(&self.shared),
         }
     }
@@ -116,16 +118,55 @@ impl Bus {
 #[derive(Clone, Debug)]
 pub struct Emitter {
     shared: Arc<Shared>,
+    within: Option<Arc<Within>>,
+}
+
+/// A task whose parts are told as its steps.
+#[derive(Debug)]
+struct Within {
+    task: String,
+    hosts: Mutex<BTreeMap<String, HostCounters>>,
 }
 
 impl Emitter {
+    /// An emitter for the parts of a task: what is told through it as a task is told as a step of
+    /// this one, and counts for [`Emitter::counted`] instead of for the run's hosts.
+    #[must_use]
+    pub fn within(&self, task: impl Into<String>) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            within: Some(Arc::new(Within {
+                task: task.into(),
+                hosts: Mutex::default(),
+            })),
+        }
+    }
+
+    /// How the steps told through an emitter of [`Emitter::within`] ended, by host, and the bytes
+    /// sent; nothing for others.
+    pub fn counted(&self) -> BTreeMap<String, HostCounters> {
+        self.within
+            .as_ref()
+            .map(|within| lock(&within.hosts).clone())
+            .unwrap_or_default()
+    }
+
     /// Tells all readers.
-    pub fn emit(&self, scope: Scope, event: Event) {
+    pub fn emit(&self, mut scope: Scope, event: Event) {
+        if let Some(within) = &self.within {
+            if let (Some(host), Event::TaskFinished { status, .. }) = (&scope.host, &event) {
+                let mut hosts = lock(&within.hosts);
+                hosts.entry(host.clone()).or_default().count(*status);
+            }
+            scope.step = scope.task.replace(within.task.clone());
+        }
         let mut state = lock(&self.shared.state);
         if state.closed {
             return;
         }
-        if let Some(host) = &scope.host {
+        if let Some(host) = &scope.host
+            && scope.step.is_none()
+        {
             match &event {
                 Event::TaskFinished { status, .. } => {
                     state.hosts.entry(host.clone()).or_default().count(*status);
@@ -165,6 +206,10 @@ impl Emitter {
 
     /// Counts bytes sent to a host.
     pub fn count_sent(&self, host: &str, bytes: u64) {
+        if let Some(within) = &self.within {
+            let mut hosts = lock(&within.hosts);
+            hosts.entry(host.to_owned()).or_default().bytes_sent += bytes;
+        }
         let mut state = lock(&self.shared.state);
         state.hosts.entry(host.to_owned()).or_default().bytes_sent += bytes;
     }
@@ -188,6 +233,13 @@ impl Emitter {
             start: Instant::now(),
         }
     }
+}
+
+/// Eight random hexadecimal digits, for a run's id. No secret: it only has to differ from other runs
+/// of this user.
+pub fn new_id() -> String {
+    let random = RandomState::new().hash_one(std::process::id());
+    format!("{:08x}", random >> 32)
 }
 
 /// Whether `new` makes `old` worthless.
@@ -214,6 +266,11 @@ impl Task {
     /// Its scope.
     pub fn scope(&self) -> &Scope {
         &self.scope
+    }
+
+    /// Seconds since it began.
+    pub fn seconds(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
     }
 
     /// Tells how it ended.
@@ -367,5 +424,12 @@ mod tests {
         bus.emitter().log(Level::Info, "late");
         assert!(reader.next().is_none());
         assert!(bus.subscribe().next().is_none());
+    }
+
+    #[test]
+    fn run_ids_differ_and_are_short() {
+        let ids: std::collections::HashSet<_> = (0..100).map(|_| new_id()).collect();
+        assert_eq!(ids.len(), 100);
+        assert!(ids.iter().all(|id| id.len() == 8));
     }
 }

@@ -67,6 +67,8 @@ pub enum FailureKind {
     Request,
     /// A file or folder could not be read or written.
     Io,
+    /// A host was reached, and something on it did not work or is not fit.
+    Host,
     /// A host could not be reached.
     Unreachable,
     /// A host's key or a login was refused.
@@ -88,9 +90,13 @@ impl FailureKind {
     pub fn exit(self) -> Exit {
         match self {
             Self::Usage | Self::Config => Exit::Usage,
-            Self::Model | Self::Plan | Self::Piece | Self::Worker | Self::Request | Self::Io => {
-                Exit::Failed
-            }
+            Self::Model
+            | Self::Plan
+            | Self::Piece
+            | Self::Worker
+            | Self::Request
+            | Self::Io
+            | Self::Host => Exit::Failed,
             Self::Unreachable | Self::Refused => Exit::Unreachable,
             Self::Drift => Exit::Drift,
             Self::Nothing => Exit::Nothing,
@@ -197,6 +203,7 @@ mod tests {
             (FailureKind::Worker, 1),
             (FailureKind::Request, 1),
             (FailureKind::Io, 1),
+            (FailureKind::Host, 1),
             (FailureKind::Unreachable, 4),
             (FailureKind::Refused, 4),
             (FailureKind::Drift, 5),

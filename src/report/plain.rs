@@ -1,13 +1,14 @@
-//! Lines for people: talk on stderr, data (an answer's text) on stdout as it comes. No bars, no
+//! Lines for people: talk on stderr, data (an answer's text, what programs on hosts write) on stdout
+//! as it comes. No bars, no
 //! cursor movement. What to say is decided by [`Plain::talk`], writing is apart from it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::Reader;
+use super::recap::recap;
 use crate::event::{
-    Envelope, Event, Level, Masks, RequestState, Scope, Summary, Telemetry, WorkerEvent,
-    WorkerState,
+    Envelope, Event, Level, Masks, RequestState, Scope, Telemetry, WorkerEvent, WorkerState,
 };
 use crate::figures::{seconds, size};
 
@@ -20,8 +21,9 @@ pub struct Style {
     pub verbose: bool,
     /// Colour the words of failure and success. Meaning never hangs on it.
     pub colour: bool,
-    /// Stdout and stderr are the same terminal: a line of talk must not tear the answer.
-    pub one_terminal: bool,
+    /// Stdout and stderr end in one place (a terminal, a pipe, a log): a line of talk must not
+    /// tear the answer.
+    pub one_place: bool,
 }
 
 /// Milliseconds between two lines about the same transfer.
@@ -29,7 +31,9 @@ const TRANSFER_EVERY: u64 = 2_000;
 /// Milliseconds between two lines of rates.
 const RATES_EVERY: u64 = 2_000;
 /// Width of the second column.
-const STEP_WIDTH: usize = 10;
+pub(super) const STEP_WIDTH: usize = 10;
+/// Most of it, however long the names of tasks are.
+const MOST_STEP_WIDTH: usize = 24;
 
 /// The reader.
 #[derive(Debug)]
@@ -40,8 +44,11 @@ pub struct Plain<O, E> {
     talk: E,
     /// Whether the last data written to stdout did not end a line.
     open_line: bool,
+    width: usize,
     transfers: HashMap<(Scope, String), u64>,
     last_rates: Option<u64>,
+    /// Tasks of the run of which nothing was told yet.
+    open: Vec<String>,
 }
 
 impl<O: Write, E: Write> Plain<O, E> {
@@ -53,19 +60,31 @@ impl<O: Write, E: Write> Plain<O, E> {
             out,
             talk,
             open_line: false,
+            width: STEP_WIDTH,
             transfers: HashMap::new(),
             last_rates: None,
+            open: Vec::new(),
         }
     }
 
     /// What to say about an event; nothing for most of what is only of use to programs.
     fn talk(&mut self, envelope: &Envelope) -> Option<String> {
         let style = self.style;
+        if let Event::RunStarted { tasks, .. } = &envelope.event {
+            let longest = tasks.iter().map(|task| task.chars().count()).max();
+            self.width = longest.unwrap_or(0).clamp(STEP_WIDTH, MOST_STEP_WIDTH);
+            self.open.clone_from(tasks);
+        }
         let scope = &envelope.scope;
         let host = scope.host.as_deref().unwrap_or("");
         let step = scope.task.as_deref();
+        self.open.retain(|task| Some(task.as_str()) != step);
+        let row = |step: &str, host: &str, text: &str| match &scope.step {
+            Some(part) => row(self.width, step, host, &format!("{part}: {text}")),
+            None => row(self.width, step, host, text),
+        };
         match &envelope.event {
-            Event::Summary(summary) => Some(recap(summary, &envelope.run, style)),
+            Event::Summary(summary) => Some(recap(summary, &envelope.run, &self.open, style)),
             Event::Log { level, message } => {
                 let shown = match level {
                     Level::Debug => style.verbose,
@@ -113,13 +132,20 @@ impl<O: Write, E: Write> Plain<O, E> {
                     seconds(*ended_after_us as f64 / 1e6),
                 ),
             )),
-            Event::Question { text, .. } => Some(row("question", host, text)),
+            // Whoever asks the person shows it.
+            Event::Question { .. } => None,
             _ if style.quiet => None,
-            Event::RunStarted { command, hosts, .. } => Some(format!(
-                "run {} {command}, {} host{}",
+            Event::RunStarted {
+                command,
+                hosts,
+                check,
+                ..
+            } => Some(format!(
+                "run {} {command}, {} host{}{}",
                 envelope.run,
                 hosts.len(),
-                if hosts.len() == 1 { "" } else { "s" }
+                if hosts.len() == 1 { "" } else { "s" },
+                if *check { ", nothing is changed" } else { "" }
             )),
             Event::HostState { state, message } => Some(row(
                 step.unwrap_or("host"),
@@ -176,7 +202,7 @@ impl<O: Write, E: Write> Plain<O, E> {
                 ))
             }
             Event::Telemetry(rates) => {
-                let held = self.open_line && style.one_terminal;
+                let held = self.open_line && style.one_place;
                 let due = self
                     .last_rates
                     .is_none_or(|last| envelope.ms.saturating_sub(last) >= RATES_EVERY);
@@ -186,6 +212,21 @@ impl<O: Write, E: Write> Plain<O, E> {
                 })
             }
             Event::Tokens { .. } => None,
+            Event::Change { what, diff } => {
+                let mut text = row(step.unwrap_or("change"), host, what);
+                for line in diff.iter().flat_map(|diff| diff.lines()) {
+                    text.push_str("\n    ");
+                    text.push_str(line);
+                }
+                Some(text)
+            }
+            Event::Output { text, .. } => {
+                let lines: Vec<String> = text
+                    .lines()
+                    .map(|line| row(step.unwrap_or("output"), host, &format!("| {line}")))
+                    .collect();
+                (!lines.is_empty()).then(|| lines.join("\n"))
+            }
         }
     }
 
@@ -236,20 +277,20 @@ impl<O: Write, E: Write> Plain<O, E> {
         if let Some(message) = &worker.message {
             add(message.clone());
         }
-        Some(row("worker", host, &text))
+        Some(row(self.width, "worker", host, &text))
     }
 }
 
 /// One line: step, host, text, in columns.
-fn row(step: &str, host: &str, text: &str) -> String {
+fn row(width: usize, step: &str, host: &str, text: &str) -> String {
     if host.is_empty() {
-        format!("{step:<STEP_WIDTH$} {text}")
+        format!("{step:<width$} {text}")
     } else {
-        format!("{step:<STEP_WIDTH$} {host} {text}")
+        format!("{step:<width$} {host} {text}")
     }
 }
 
-fn paint(style: Style, failed: bool, word: &str) -> String {
+pub(super) fn paint(style: Style, failed: bool, word: &str) -> String {
     if style.colour && failed {
         format!("\x1b[31m{word}\x1b[0m")
     } else {
@@ -270,59 +311,6 @@ fn rates_line(rates: &Telemetry) -> String {
     text
 }
 
-/// The last line or lines.
-fn recap(summary: &Summary, run: &str, style: Style) -> String {
-    let mut lines = Vec::new();
-    if let Some(error) = &summary.error {
-        let place: Vec<_> = [error.host.as_deref(), error.step.as_deref()]
-            .into_iter()
-            .flatten()
-            .collect();
-        let place = if place.is_empty() {
-            String::new()
-        } else {
-            format!("{}: ", place.join(", "))
-        };
-        let word = paint(style, true, "error");
-        lines.push(format!("{word}: {place}{}", error.message));
-    }
-    if style.quiet {
-        return lines.join("\n");
-    }
-    let mut parts = Vec::new();
-    for (host, count) in &summary.hosts {
-        let words = [
-            (count.ok, "ok"),
-            (count.changed, "changed"),
-            (count.would_change, "would change"),
-            (count.skipped, "skipped"),
-            (count.failed, "failed"),
-            (count.unreachable, "unreachable"),
-            (count.unknown, "unknown"),
-        ];
-        let words: Vec<_> = words
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, word)| format!("{count} {word}"))
-            .collect();
-        if !words.is_empty() {
-            parts.push(format!("{host} {}", words.join(" ")));
-        }
-    }
-    // A command that did nothing to any host and went well has nothing to recap.
-    if !summary.hosts.is_empty() || summary.exit != 0 {
-        lines.push(format!(
-            "{:<STEP_WIDTH$} {}{}exit {}   {}   run {run}",
-            "recap",
-            parts.join(" · "),
-            if parts.is_empty() { "" } else { "   " },
-            summary.exit,
-            seconds(summary.seconds),
-        ));
-    }
-    lines.join("\n")
-}
-
 /// Wall time of day in the user's zone, `HH:MM:SS`.
 fn clock(time: &str) -> String {
     time.parse::<jiff::Timestamp>().map_or_else(
@@ -337,7 +325,7 @@ fn clock(time: &str) -> String {
 
 /// The text with control characters made visible, so that nothing a worker or peer says can move
 /// the cursor or ring the bell. Colours are ours and added later.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\t' => ' ',
@@ -357,6 +345,20 @@ impl<O: Write + Send, E: Write + Send> Reader for Plain<O, E> {
             }
             return Ok(());
         }
+        if let Event::Output { text, .. } = &envelope.event {
+            let host = envelope.scope.host.as_deref().unwrap_or("");
+            let masked = self.masks.text(text);
+            for line in masked.lines() {
+                // A report of the whole run stands as it is.
+                let host = if host.is_empty() {
+                    String::new()
+                } else {
+                    format!("{host}  ")
+                };
+                writeln!(self.out, "{host}{}", harmless(line))?;
+            }
+            return self.out.flush();
+        }
         let last = matches!(envelope.event, Event::Summary(_));
         let ended = matches!(
             envelope.event,
@@ -374,7 +376,7 @@ impl<O: Write + Send, E: Write + Send> Reader for Plain<O, E> {
         let Some(said) = self.talk(envelope) else {
             return Ok(());
         };
-        if self.open_line && self.style.one_terminal {
+        if self.open_line && self.style.one_place {
             self.out.write_all(b"\n")?;
             self.out.flush()?;
             self.open_line = false;
@@ -412,7 +414,22 @@ impl<O: Write + Send, E: Write + Send> Reader for Plain<O, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Bus, Emitter, Failure, FailureKind, Status};
+    use crate::event::{Bus, Emitter, Failure, FailureKind, Status, Stream, Summary};
+
+    #[test]
+    fn what_a_host_s_program_writes_is_data_behind_its_name_and_moves_no_cursor() {
+        let (out, talk) = shown(Style::default(), |emitter, _| {
+            emitter.emit(
+                Scope::host("h1").in_task("logs"),
+                Event::Output {
+                    stream: Stream::Stdout,
+                    text: "one\nt\u{1b}[2Jwo\n".into(),
+                },
+            );
+        });
+        assert_eq!(out, "h1  one\nh1  t\u{fffd}[2Jwo\n");
+        assert_eq!(talk, "");
+    }
 
     fn shown(style: Style, emit: impl FnOnce(&Emitter, &Bus)) -> (String, String) {
         let bus = Bus::new("7f3a");
@@ -443,6 +460,8 @@ mod tests {
                 command: "demo".into(),
                 version: "0".into(),
                 hosts: vec!["local-1".into(), "local-2".into()],
+                tasks: Vec::new(),
+                check: false,
             },
         );
         let scope = Scope::host("local-1").in_task("pieces");
@@ -535,7 +554,7 @@ mod tests {
     #[test]
     fn talk_does_not_tear_a_line_of_the_answer_in_a_terminal() {
         let style = Style {
-            one_terminal: true,
+            one_place: true,
             ..Style::default()
         };
         let (out, talk) = shown(style, |emitter, _| {

@@ -28,6 +28,7 @@ fn ran(arguments: &[&str]) -> Output {
 fn summary(output: &Output) -> Value {
     let lines = json_lines(&output.stdout);
     let last = lines.last().expect("no line on stdout").clone();
+    crate::schema::check(&last);
     assert_eq!(last["v"], 1);
     assert_eq!(last["event"], "summary");
     assert_eq!(last["exit"], output.status.code().unwrap());
@@ -46,7 +47,7 @@ fn the_last_json_line_is_the_summary_on_success_and_on_every_usage_error() {
         (&["--json", "--version"], 0, "version"),
         (&["demo", "--json", "--workers", "9"], 2, "demo"),
         (&["--json", "demo", "--workers", "x"], 2, "demo"),
-        (&["--json", "playbook", "run", "x"], 2, "playbook"),
+        (&["--json", "playbook", "run", "x"], 2, "playbook run"),
         (&["--json", "demo", "--limit", "halo1"], 2, "demo"),
         (&["--json", "--nonsense"], 2, "windlass"),
     ];
@@ -76,7 +77,7 @@ fn a_wrong_flag_of_the_demo_is_named_with_what_is_near() {
 
 #[test]
 fn commands_that_are_not_there_yet_are_refused_not_feigned() {
-    for command in ["up", "status", "verify", "tui", "inventory"] {
+    for command in ["verify", "align", "clone", "tui", "bench"] {
         let output = ran(&[command]);
         assert_eq!(output.status.code(), Some(2), "{command}");
         assert!(output.stdout.is_empty());
@@ -127,4 +128,22 @@ fn a_missing_worker_program_is_a_configuration_error() {
     assert_eq!(last["error"]["kind"], "config");
     assert_eq!(last["workers"], 2);
     assert_eq!(last["tokens"], 0);
+}
+
+#[test]
+fn a_command_in_an_inventory_that_only_lay_in_the_folder_does_not_run() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = home.path().join("ran");
+    let text = format!(
+        "[cluster]\nname = \"c\"\n[hosts.a]\naddress = \"127.0.0.1\"\nssh = {{ port = 1, password = {{ command = [\"touch\", \"{}\"] }} }}\n",
+        ran.display()
+    );
+    std::fs::write(home.path().join("inventory.toml"), text).unwrap();
+    let output = windlass(home.path(), &["exec", "a", "--json", "--", "true"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    let last = summary(&output);
+    assert_eq!(last["exit"], 2, "{last}");
+    assert!(!ran.exists());
 }

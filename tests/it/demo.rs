@@ -94,6 +94,7 @@ impl Running {
 
     fn end(mut self) -> (i32, Value) {
         let summary = self.until(|e| e["event"] == "summary");
+        crate::schema::check(&summary);
         let status = self.child.wait().unwrap();
         for pid in self.pids() {
             assert!(!is_alive(pid), "worker {pid} is left behind");
@@ -128,6 +129,7 @@ fn the_summary_has_the_answer_and_its_speed_for_any_number_of_workers() {
         assert_eq!(seqs, (0..lines.len() as u64).collect::<Vec<_>>());
         assert_eq!(lines[0]["event"], "run_started");
         let last = lines.last().unwrap();
+        crate::schema::check(last);
         assert_eq!(last["workers"].to_string(), workers);
         assert_eq!(last["tokens"], 20);
         assert!(last["tokens_per_second"].as_f64().unwrap() > 0.0);

@@ -6,25 +6,29 @@ use std::path::{Path, PathBuf};
 
 /// The orchestrator's modules, low to high; modules of one rank may not use each other.
 const ORCHESTRATOR: &[&[&str]] = &[
-    &["paths", "figures"],
+    &["paths", "figures", "nearest", "secret"],
     &["event"],
     &["ssh", "inventory", "model"],
+    &["reach"],
     &["facts", "plan"],
-    &["provision", "deploy", "bench"],
+    &["provision", "deploy"],
+    &["bench"],
     &["playbook"],
-    &["report", "tui"],
+    &["report"],
+    &["tui"],
     &["cli"],
 ];
 
 /// The worker's modules, low to high.
 const WORKER: &[&[&str]] = &[
-    &["engine", "text"],
+    &["engine", "text", "host"],
     &["net"],
     &["stage"],
     &["head"],
     &["api"],
     &["service"],
     &["run"],
+    &["unit"],
 ];
 
 fn root() -> PathBuf {

@@ -9,9 +9,24 @@
 mod cluster;
 mod command_line;
 mod demo;
+#[cfg(target_os = "linux")]
+mod fleet;
 mod hub;
+mod inventory;
 mod keys;
+#[cfg(target_os = "linux")]
+mod lab;
 mod layering;
 mod local;
+mod model_commands;
 mod pieces;
+mod playbook;
+#[cfg(target_os = "linux")]
+mod readers;
+mod schema;
+mod ssh;
 mod support;
+mod surface;
+#[cfg(target_os = "linux")]
+mod tui;
+mod worker_host;

@@ -3,8 +3,10 @@
 pub mod api;
 pub mod engine;
 pub mod head;
+pub mod host;
 pub mod net;
 pub mod run;
 pub mod service;
 pub mod stage;
 pub mod text;
+pub mod unit;

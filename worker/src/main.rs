@@ -1,8 +1,16 @@
-//! `windlass-worker`: see [`windlass_worker::run`].
+//! `windlass-worker`: see [`windlass_worker::run`] and [`windlass_worker::host`].
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use windlass_wire::exit;
+use windlass_worker::host;
 
-/// One stage of a model. Started by windlass; never needed by hand.
+/// One stage of a model, and what a host needs around it. Started by windlass; never needed by hand.
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
@@ -14,11 +22,170 @@ struct Arguments {
 enum Command {
     /// Take an assignment from stdin and run that stage
     Stage,
+    /// Print what this program is
+    Describe,
+    /// Take pieces from stdin into a folder
+    Receive {
+        /// The folder
+        #[arg(long)]
+        folder: PathBuf,
+        /// Read every file that is there, even when it looks unchanged
+        #[arg(long)]
+        verify: bool,
+    },
+    /// Make pieces of a model file on this host and send them to stdout
+    Source,
+    /// Hold a host's lock until stdin ends
+    Lock {
+        /// Folder of the lock
+        #[arg(long)]
+        folder: PathBuf,
+        /// Who holds it, for others
+        #[arg(long)]
+        holder: String,
+    },
+    /// Carry stdin and stdout to and from a Unix socket
+    Relay {
+        /// The socket
+        socket: PathBuf,
+    },
+    /// Answer each line on stdin with the nanoseconds since 1970
+    Clock,
+    /// Try a path between two hosts
+    Probe {
+        #[command(subcommand)]
+        end: Probe,
+    },
+    /// Run the stage of a deployment's folder until told to stop
+    Serve {
+        /// The folder
+        folder: PathBuf,
+        /// End when the process that started this one ends
+        #[arg(long, hide = true)]
+        with_parent: bool,
+    },
+    /// Keep `serve` running in the background, where there is no systemd
+    Supervise {
+        /// The folder
+        folder: PathBuf,
+        #[arg(long, hide = true)]
+        detached: bool,
+    },
+}
+
+#[derive(Subcommand)]
+enum Probe {
+    /// Listen until stdin ends
+    Listen {
+        /// Own address
+        #[arg(long)]
+        address: String,
+        /// Port; 0 takes any
+        #[arg(long)]
+        port: u16,
+        /// What to answer
+        #[arg(long)]
+        nonce: String,
+    },
+    /// Try to reach one that listens
+    Connect {
+        /// Its address
+        #[arg(long)]
+        address: String,
+        /// Its port
+        #[arg(long)]
+        port: u16,
+        /// What it must answer
+        #[arg(long)]
+        nonce: String,
+        /// Milliseconds to try
+        #[arg(long)]
+        time_ms: u64,
+    },
 }
 
 fn main() {
-    let Arguments {
-        command: Command::Stage,
-    } = Arguments::parse();
-    std::process::exit(windlass_worker::run::serve());
+    std::process::exit(match Arguments::parse().command {
+        Command::Stage => windlass_worker::run::serve(),
+        Command::Serve {
+            folder,
+            with_parent,
+        } => windlass_worker::unit::serve(&folder, with_parent),
+        other => match run(other) {
+            Ok(true) => exit::DONE,
+            Ok(false) => exit::FAILED,
+            Err(error) => {
+                eprintln!("windlass-worker: {error}");
+                exit::FAILED
+            }
+        },
+    });
+}
+
+/// Runs a subcommand; `false` when it has said itself why it failed.
+fn run(command: Command) -> Result<bool, Box<dyn std::error::Error>> {
+    let mut input = io::stdin().lock();
+    let mut output = host::stdout()?;
+    match command {
+        Command::Stage | Command::Serve { .. } => {}
+        Command::Describe => {
+            let tier = windlass_worker::engine::ops::tier_name();
+            host::say(&mut output, &host::describe::describe(tier))?;
+        }
+        Command::Receive { folder, verify } => {
+            host::intake::widen(&input);
+            host::receive::run(&folder, verify, input, output)?;
+        }
+        Command::Source => {
+            host::intake::widen(&output);
+            return Ok(host::source::run(input, output)?);
+        }
+        Command::Lock { folder, holder } => {
+            return Ok(host::lock::run(&folder, &holder, &mut input, &mut output)?);
+        }
+        Command::Relay { socket } => {
+            let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+            host::relay::run(&socket, input, output)?;
+        }
+        Command::Clock => host::clock(&mut input, &mut output)?,
+        Command::Probe {
+            end:
+                Probe::Listen {
+                    address,
+                    port,
+                    nonce,
+                },
+        } => {
+            return Ok(host::probe::listen(
+                &address,
+                port,
+                &nonce,
+                &mut input,
+                &mut output,
+            )?);
+        }
+        Command::Probe {
+            end:
+                Probe::Connect {
+                    address,
+                    port,
+                    nonce,
+                    time_ms,
+                },
+        } => {
+            let time = Duration::from_millis(time_ms);
+            let came = host::probe::connect(&address, port, &nonce, time);
+            host::say(&mut output, &came)?;
+        }
+        Command::Supervise { folder, detached } => {
+            if !detached {
+                host::supervise::start(&folder)?;
+            } else if let Err(reason) = host::supervise::run(&folder) {
+                // The one that waits for this process reads its stdout.
+                writeln!(output, "{reason}")?;
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
 }

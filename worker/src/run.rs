@@ -15,6 +15,7 @@ use windlass_wire::telemetry::{HeadStatus, StageTelemetry};
 use crate::api::language::ModelLanguage;
 use crate::engine::{Engine, EngineOptions};
 use crate::head::board::Board;
+use crate::head::former::Former;
 use crate::head::handle::{HeadHandle, Limits, Pending, SubmitError};
 use crate::head::links::Links;
 use crate::head::scheduler::{Message, Scheduler};
@@ -30,43 +31,51 @@ const MAX_LINE: u64 = 4 << 20;
 const GRACE: Duration = Duration::from_secs(4);
 
 /// Why a worker ends early: a kind for programs, a sentence for people.
-pub struct Failure {
-    kind: &'static str,
-    message: String,
+pub(crate) struct Failure {
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
 }
 
 impl Failure {
-    fn new(kind: &'static str) -> impl Fn(String) -> Self {
+    pub(crate) fn new(kind: &'static str) -> impl Fn(String) -> Self {
         move |message| Self { kind, message }
     }
 }
 
 /// What to do when told to stop.
-type OnStop = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+pub(crate) type OnStop = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
 
-/// Runs a worker that takes its orders from stdin. Returns the exit status.
-pub fn serve() -> i32 {
-    let report: Report = Arc::new(|line: FromWorker| {
+/// Reports as lines on stdout.
+pub(crate) fn reporter() -> Report {
+    Arc::new(|line: FromWorker| {
         if let Ok(mut text) = serde_json::to_string(&line) {
             text.push('\n');
             // A controller that is gone reads nothing; the end of stdin says so.
             let _ = std::io::stdout().lock().write_all(text.as_bytes());
         }
+    })
+}
+
+/// Reports how it ended. Returns the exit status.
+pub(crate) fn conclude(report: &Report, result: Result<(), Failure>) -> i32 {
+    let Err(failure) = result else {
+        return exit::DONE;
+    };
+    report(FromWorker::Failed {
+        kind: failure.kind.into(),
+        message: failure.message,
     });
-    match run(&report) {
-        Ok(()) => exit::DONE,
-        Err(failure) => {
-            report(FromWorker::Failed {
-                kind: failure.kind.into(),
-                message: failure.message,
-            });
-            if failure.kind == "usage" {
-                exit::USAGE
-            } else {
-                exit::FAILED
-            }
-        }
+    match failure.kind {
+        "usage" => exit::USAGE,
+        "port" => exit::BUSY,
+        _ => exit::FAILED,
     }
+}
+
+/// Runs a worker that takes its orders from stdin. Returns the exit status.
+pub fn serve() -> i32 {
+    let report = reporter();
+    conclude(&report, run(&report))
 }
 
 fn run(report: &Report) -> Result<(), Failure> {
@@ -84,45 +93,9 @@ fn run(report: &Report) -> Result<(), Failure> {
     };
     check(&assignment).map_err(&usage)?;
 
-    let began = Instant::now();
-    let engine = Engine::load(&EngineOptions {
-        pieces_dir: assignment.pieces.clone(),
-        manifest: assignment.manifest.clone(),
-        first_layer: assignment.first_layer,
-        layers: assignment.layers,
-        first: assignment.stage == 0,
-        last: assignment.stage + 1 == assignment.stages,
-        context: assignment.context,
-        kv_blocks: assignment.kv_blocks,
-        threads: assignment.threads,
-    })
-    .map_err(|e| Failure::new("piece")(e.to_string()))?;
-    // Before the links: what the head cannot read must not first bring the others up.
-    let api = match &assignment.api {
-        Some(api) => {
-            let language = crate::service::language(&assignment).map_err(Failure::new("piece"))?;
-            Some((api, language))
-        }
-        None => None,
-    };
-    report(FromWorker::Loaded {
-        layers: assignment.layers,
-        bytes: engine.piece_bytes(),
-        seconds: began.elapsed().as_secs_f64(),
-        device: engine.device(),
-    });
-
+    let (engine, language) = load(&assignment, report)?;
     let stats = Arc::new(Stats::default());
-    let hello = Hello {
-        deployment: assignment.deployment.clone(),
-        stage: assignment.stage,
-        host: assignment.host.clone(),
-        role: Role::Data,
-        build: BUILD.into(),
-        model_sha256: engine.model_sha256().into(),
-        hidden: engine.hidden() as u32,
-        tier: engine.tier().into(),
-    };
+    let hello = hello(&assignment, &engine);
     let network = Failure::new("network");
     let mut links = None;
     if assignment.stages > 1 {
@@ -134,8 +107,20 @@ fn run(report: &Report) -> Result<(), Failure> {
         let peers = peers(&orders, assignment.stages)?;
         links = Some((listening, peers));
     }
-    match (api, links) {
-        (Some(api), links) => head(&assignment, api, links, engine, stats, report, &on_stop),
+    match (language, links) {
+        (Some(language), links) => {
+            let links = links.map_or(HeadLinks::Alone, |(listening, peers)| {
+                HeadLinks::Once(Box::new(listening), peers)
+            });
+            let parts = HeadParts {
+                language,
+                bound: None,
+                links,
+                engine,
+                stats,
+            };
+            head(&assignment, parts, report, &on_stop)
+        }
         (None, Some((listening, peers))) => {
             let (input, inputs) = channel();
             let stop = input.clone();
@@ -154,6 +139,8 @@ fn run(report: &Report) -> Result<(), Failure> {
             .map_err(|e| network(e.to_string()))?;
             match end {
                 End::Shutdown => Ok(()),
+                // Here a lost neighbour does not end it.
+                End::Left => Ok(()),
                 End::HeadLost(error) => Err(Failure::new("peer")(format!(
                     "the head, stage 0, is gone: {error}"
                 ))),
@@ -163,7 +150,58 @@ fn run(report: &Report) -> Result<(), Failure> {
     }
 }
 
-fn check(assignment: &Assignment) -> Result<(), String> {
+/// Loads a stage's layers and, on the head, what it takes to read and write text.
+pub(crate) fn load(
+    assignment: &Assignment,
+    report: &Report,
+) -> Result<(Engine, Option<ModelLanguage>), Failure> {
+    let began = Instant::now();
+    let engine = Engine::load(&EngineOptions {
+        pieces_dir: assignment.pieces.clone(),
+        manifest: assignment.manifest.clone(),
+        first_layer: assignment.first_layer,
+        layers: assignment.layers,
+        first: assignment.stage == 0,
+        last: assignment.stage + 1 == assignment.stages,
+        context: assignment.context,
+        kv_blocks: assignment.kv_blocks,
+        threads: assignment.threads,
+    })
+    .map_err(|e| Failure::new("piece")(e.to_string()))?;
+    // Before the links: what the head cannot read must not first bring the others up.
+    let language = match &assignment.api {
+        Some(_) => Some(crate::service::language(assignment).map_err(Failure::new("piece"))?),
+        None => None,
+    };
+    report(FromWorker::Loaded {
+        layers: assignment.layers,
+        bytes: engine.piece_bytes(),
+        seconds: began.elapsed().as_secs_f64(),
+        device: engine.device(),
+    });
+    Ok((engine, language))
+}
+
+/// How a stage greets its peers.
+pub(crate) fn hello(assignment: &Assignment, engine: &Engine) -> Hello {
+    Hello {
+        deployment: assignment.deployment.clone(),
+        stage: assignment.stage,
+        host: assignment.host.clone(),
+        role: Role::Data,
+        build: BUILD.into(),
+        model_sha256: engine.model_sha256().into(),
+        hidden: engine.hidden() as u32,
+        tier: engine.tier().into(),
+        round: 0,
+    }
+}
+
+/// Whether an assignment makes sense.
+///
+/// # Errors
+/// A sentence, when it does not.
+pub(crate) fn check(assignment: &Assignment) -> Result<(), String> {
     let a = assignment;
     if a.stage >= a.stages || a.stages > 64 {
         return Err(format!("stage {} of {} is not possible", a.stage, a.stages));
@@ -204,19 +242,51 @@ fn peers(
     }
 }
 
-#[allow(
-    clippy::too_many_arguments,
-    reason = "the one place where everything meets"
-)]
-fn head(
+/// The head's connections to other stages.
+pub(crate) enum HeadLinks {
+    /// There are none.
+    Alone,
+    /// Made once; a lost one stays lost.
+    Once(Box<Listening>, Vec<SocketAddr>),
+    /// Made again whenever one is lost.
+    Again {
+        /// Where peers connect.
+        listening: Arc<Listening>,
+        /// Addresses of all stages.
+        peers: Vec<SocketAddr>,
+        /// Names of all stages' hosts, as far as known.
+        hosts: Vec<String>,
+    },
+}
+
+/// What a head is put together from.
+pub(crate) struct HeadParts {
+    pub(crate) language: ModelLanguage,
+    /// The API's listener, when it stands already.
+    pub(crate) bound: Option<std::net::TcpListener>,
+    pub(crate) links: HeadLinks,
+    pub(crate) engine: Engine,
+    pub(crate) stats: Arc<Stats>,
+}
+
+/// Serves until told to stop.
+pub(crate) fn head(
     assignment: &Assignment,
-    (api, language): (&ApiAssignment, ModelLanguage),
-    links: Option<(Listening, Vec<SocketAddr>)>,
-    engine: Engine,
-    stats: Arc<Stats>,
+    parts: HeadParts,
     report: &Report,
     on_stop: &OnStop,
 ) -> Result<(), Failure> {
+    let HeadParts {
+        language,
+        bound,
+        links,
+        engine,
+        stats,
+    } = parts;
+    let api: &ApiAssignment = assignment
+        .api
+        .as_ref()
+        .ok_or_else(|| Failure::new("usage")("the head needs an API to answer".into()))?;
     let network = Failure::new("network");
     let (sender, messages) = channel();
     let who = describe(assignment, engine.piece_bytes(), engine.kv_total());
@@ -238,10 +308,34 @@ fn head(
         stages,
         ..HeadStatus::default()
     }));
-    let links = links
-        .map(|(listening, peers)| Links::connect(&listening, &peers, assignment.stages, &sender))
-        .transpose()
-        .map_err(|e| network(e.to_string()))?;
+    let mut former = None;
+    let mut sent = None;
+    let links = match links {
+        HeadLinks::Alone => None,
+        HeadLinks::Once(listening, peers) => Some(
+            Links::connect(&listening, &peers, assignment.stages, &sender)
+                .map_err(|e| network(e.to_string()))?,
+        ),
+        HeadLinks::Again {
+            listening,
+            peers,
+            hosts,
+        } => {
+            let counted: Arc<crate::net::link::Sent> = Arc::default();
+            sent = Some(counted.clone());
+            let parts = Former {
+                listening,
+                peers,
+                hosts,
+                head: sender.clone(),
+                board: board.clone(),
+                report: report.clone(),
+                sent: counted,
+            };
+            former = Some(parts.start().map_err(|e| network(e.to_string()))?);
+            None
+        }
+    };
     for (stage, host) in links.iter().flat_map(|l| &l.hosts) {
         board.update(|status| {
             if let Some(slot) = status.stages.get_mut(*stage as usize) {
@@ -251,7 +345,7 @@ fn head(
     }
     board.own_stage(
         stats.clone(),
-        links.as_ref().map(|l| l.downstream.sent()),
+        sent.or_else(|| links.as_ref().map(|l| l.downstream.sent())),
         who,
     );
     let limits = Limits {
@@ -267,7 +361,7 @@ fn head(
             .map_err(|_| SubmitError::Stopping)
     };
     let handle = HeadHandle::from_parts(limits, watch, Box::new(accept));
-    let service = crate::service::Service::open(api, language, handle.clone())
+    let service = crate::service::Service::open(api, bound, language, handle.clone())
         .map_err(Failure::new("network"))?;
     let stopper = service.stopper();
     let halt = sender.clone();
@@ -277,7 +371,8 @@ fn head(
     });
     let events = handle.clone();
     let publish = Box::new(move |event| events.publish(event));
-    let scheduler = Scheduler::new(
+    let alone = former.is_none();
+    let mut scheduler = Scheduler::new(
         engine,
         links,
         assignment.kv_blocks,
@@ -286,16 +381,24 @@ fn head(
         publish,
         stats,
     );
+    if let Some(former) = former {
+        scheduler = scheduler.formed_by(former, assignment.stages);
+    }
     let thread = std::thread::Builder::new()
         .name("head".into())
         .spawn(move || scheduler.run(&messages))
         .map_err(|e| Failure::new("internal")(format!("start a thread: {e}")))?;
     let address = service.address().to_string();
     board.update(|status| {
-        status.state = "serving".into();
+        // Otherwise it serves once all stages have come, and says so then.
+        if alone {
+            status.state = "serving".into();
+        }
         status.api.clone_from(&address);
     });
-    report(FromWorker::Ready);
+    if alone {
+        report(FromWorker::Ready);
+    }
     report(FromWorker::Serving { api: address });
     service.run(&board, &state);
     let _ = sender.send(Message::Shutdown);
@@ -307,7 +410,7 @@ fn head(
     Ok(())
 }
 
-fn set_stop(on_stop: &OnStop, action: impl FnOnce() + Send + 'static) {
+pub(crate) fn set_stop(on_stop: &OnStop, action: impl FnOnce() + Send + 'static) {
     *on_stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(action));
 }
 
@@ -354,7 +457,8 @@ fn read_orders() -> (Receiver<Result<ToWorker, String>>, OnStop) {
     (orders, on_stop)
 }
 
-fn end(stop: &OnStop) {
+/// Ends the process: by what was set, or at once.
+pub(crate) fn end(stop: &OnStop) {
     let action = stop.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(action) = action {
         action();

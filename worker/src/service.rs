@@ -32,9 +32,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Listens.
+    /// Listens, with `bound` when that stands already.
     pub fn open(
         api: &ApiAssignment,
+        bound: Option<std::net::TcpListener>,
         language: ModelLanguage,
         handle: HeadHandle,
     ) -> Result<Self, String> {
@@ -43,8 +44,17 @@ impl Service {
             .enable_all()
             .build()
             .map_err(|e| format!("start the API's threads: {e}"))?;
+        let listen = async {
+            match bound {
+                Some(bound) => {
+                    bound.set_nonblocking(true)?;
+                    TcpListener::from_std(bound)
+                }
+                None => TcpListener::bind(&api.listen).await,
+            }
+        };
         let listener = runtime
-            .block_on(TcpListener::bind(&api.listen))
+            .block_on(listen)
             .map_err(|e| format!("listen at {} for the API: {e}", api.listen))?;
         let address = listener
             .local_addr()

@@ -56,7 +56,13 @@ fn describe(command: &Command) -> String {
             line.push_str(&format!("{}={} ", name.display(), value.display()));
         }
     }
-    line.push_str(&command.get_program().to_string_lossy());
+    // As one would type it: not the toolchain's folder.
+    let program = Path::new(command.get_program());
+    let name = match program.file_name() {
+        Some(name) if program.is_absolute() => name,
+        _ => program.as_os_str(),
+    };
+    line.push_str(&name.to_string_lossy());
     for argument in command.get_args() {
         line.push(' ');
         line.push_str(&argument.to_string_lossy());
@@ -104,7 +110,7 @@ pub fn build() -> Done {
 }
 
 /// Where cargo builds.
-fn target_folder() -> PathBuf {
+pub fn target_folder() -> PathBuf {
     // This program lies in target/PROFILE/xtask.
     std::env::current_exe()
         .ok()
@@ -163,4 +169,17 @@ pub fn fuzz(arguments: &[String]) -> Done {
             .arg("-rss_limit_mb=2048"))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_one_would_type_it() {
+        let mut command = command("/toolchain/bin/cargo");
+        command.env("STRICT", "1").args(["test", "--release"]);
+        assert_eq!(describe(&command), "STRICT=1 cargo test --release");
+        assert_eq!(describe(&super::command("fuzz/seed.sh")), "fuzz/seed.sh");
+    }
 }

@@ -1,9 +1,11 @@
-//! Chores of the repository, with nothing but the standard library: the demo, all tests, checks.
+//! Chores of the repository: the demo, all tests, checks, test hosts.
 //!
 //! `cargo xtask` without arguments lists them. The tools that the tests need and that are missing
-//! are installed with cargo, pip or apt; what is there is left alone.
+//! are installed with cargo; what is there is left alone.
 
 mod chores;
+#[cfg_attr(not(target_os = "linux"), path = "lab/elsewhere.rs")]
+mod lab;
 mod lines;
 mod tests;
 
@@ -17,6 +19,7 @@ cargo xtask test --fast        the same without installing or fetching anything:
 cargo xtask fixtures           fetch and make the test fixtures
 cargo xtask tiny FILE.gguf     write a small random model
 cargo xtask lines              refuse files that hold two things (over 700 lines)
+cargo xtask lab                test hosts in namespaces of this machine; lists what it can do
 cargo xtask fuzz [SECONDS]     run each fuzz target for so long (600)
 ";
 
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         Some("fixtures") => tests::fixtures(),
         Some("tiny") => chores::tiny(rest),
         Some("lines") => lines::check(),
+        Some("lab") => lab::lab(rest),
         Some("fuzz") => chores::fuzz(rest),
         None | Some("help" | "--help" | "-h") => {
             print!("{HELP}");

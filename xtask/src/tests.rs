@@ -1,6 +1,7 @@
 //! All everyday tests in the order in which they fail cheapest first; CI runs exactly this.
 
 use crate::chores::{Done, build, cargo, command, root, run, succeeds};
+use crate::lab::install_packages;
 use crate::lines;
 
 /// Runs the tests. With `--fast` nothing is installed or fetched.
@@ -25,6 +26,7 @@ pub fn test(arguments: &[String]) -> Done {
     if fast {
         println!("\nskipped: cargo deny, fixtures (--fast)");
     } else {
+        install_packages()?;
         tool("deny", "cargo-deny")?;
         tool("nextest", "cargo-nextest")?;
         // Advisories need a database that not every machine may fetch.

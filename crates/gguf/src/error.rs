@@ -196,6 +196,10 @@ pub enum GgufError {
     BadManifest { path: String, reason: String },
     #[error("{path}: another process is cutting into this folder; wait for it to end")]
     Busy { path: String },
+    #[error(
+        "{path}: it was changed while it was read; run the command again when nothing writes to it"
+    )]
+    Changed { path: String },
     #[error("{path}: {source}")]
     InFile {
         path: String,

@@ -434,35 +434,19 @@ impl Job {
             .into_iter()
             .filter(|p| size.slice(p.slice).is_some() && verify_piece(dir, p).is_ok())
             .collect();
-        let mut order: Vec<&TensorInfo> = header.tensors().iter().collect();
-        order.sort_by_key(|t| (t.offset, t.bytes));
         let mut todo = Vec::new();
         for slice in wanted {
             if kept.iter().any(|p| p.slice == slice) {
                 continue;
             }
-            let mut tensors = Vec::new();
-            for t in &order {
-                let here = match slice_of(&t.name)? {
-                    Home::In(home) => home == slice,
-                    Home::EveryLayer => matches!(slice, Slice::Layer(_)),
-                };
-                if here {
-                    tensors.push((*t).clone());
-                }
-            }
-            todo.push(PiecePlan { slice, tensors });
-        }
-        let mut slim = Metadata::new();
-        for (key, value) in header.metadata().iter() {
-            let tokenizer_array = key.starts_with("tokenizer.") && matches!(value, Value::Array(_));
-            if !tokenizer_array {
-                slim.insert(key, value.clone());
-            }
+            todo.push(PiecePlan {
+                slice,
+                tensors: tensors_of(header, slice)?,
+            });
         }
         Ok(Job {
             dir: dir.into(),
-            slim,
+            slim: slim(header.metadata()),
             full: header.metadata().clone(),
             manifest: Manifest {
                 source_sha256: source_sha256.clone(),
@@ -501,6 +485,60 @@ impl Job {
     }
 }
 
+/// A slice's tensors, in the order of the source's data.
+fn tensors_of(header: &Gguf, slice: Slice) -> Result<Vec<TensorInfo>> {
+    let mut order: Vec<&TensorInfo> = header.tensors().iter().collect();
+    order.sort_by_key(|t| (t.offset, t.bytes));
+    let mut tensors = Vec::new();
+    for t in order {
+        let here = match slice_of(&t.name)? {
+            Home::In(home) => home == slice,
+            Home::EveryLayer => matches!(slice, Slice::Layer(_)),
+        };
+        if here {
+            tensors.push(t.clone());
+        }
+    }
+    Ok(tensors)
+}
+
+/// The metadata without the tokenizer's arrays.
+fn slim(metadata: &Metadata) -> Metadata {
+    let mut slim = Metadata::new();
+    for (key, value) in metadata.iter() {
+        let tokenizer_array = key.starts_with("tokenizer.") && matches!(value, Value::Array(_));
+        if !tokenizer_array {
+            slim.insert(key, value.clone());
+        }
+    }
+    slim
+}
+
+/// A piece's metadata: the source's, and what it was cut from.
+fn own_metadata(mut metadata: Metadata, source_sha256: &str, slice: Slice) -> Metadata {
+    metadata.insert(KEY_SLICE, Value::String(slice.to_string()));
+    metadata.insert(KEY_SOURCE, Value::String(source_sha256.to_owned()));
+    metadata
+}
+
+/// What a slice's piece holds: its metadata, and its tensors in the order of the source's data.
+pub(crate) fn describe(
+    header: &Gguf,
+    source_sha256: &str,
+    slice: Slice,
+) -> Result<(Metadata, Vec<TensorInfo>)> {
+    let source_sha256 = checked_digest(source_sha256)?;
+    checked_size(header, &BTreeSet::from([slice]))?;
+    let base = match slice {
+        Slice::Metadata => header.metadata().clone(),
+        _ => slim(header.metadata()),
+    };
+    Ok((
+        own_metadata(base, &source_sha256, slice),
+        tensors_of(header, slice)?,
+    ))
+}
+
 /// The source's parts, when it can be cut and has all wanted ones.
 fn checked_size(header: &Gguf, wanted: &BTreeSet<Slice>) -> Result<ModelSize> {
     if let Some(slice) = header.metadata().get_str(KEY_SLICE)? {
@@ -533,12 +571,11 @@ struct CompletePiece {
 impl OpenPiece {
     fn begin(job: &Job, plan: &PiecePlan) -> Result<OpenPiece> {
         let name = PieceName::new(&job.source_sha256, plan.slice)?.file();
-        let mut metadata = match plan.slice {
-            Slice::Metadata => job.full.clone(),
-            _ => job.slim.clone(),
+        let base = match plan.slice {
+            Slice::Metadata => &job.full,
+            _ => &job.slim,
         };
-        metadata.insert(KEY_SLICE, Value::String(plan.slice.to_string()));
-        metadata.insert(KEY_SOURCE, Value::String(job.source_sha256.clone()));
+        let metadata = own_metadata(base.clone(), &job.source_sha256, plan.slice);
         let specs: Vec<TensorSpec> = plan
             .tensors
             .iter()
@@ -610,7 +647,8 @@ fn short(digest: &str) -> String {
     digest.chars().take(16).collect()
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes, a digest above all, as lower hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, b| {
         let _ = write!(text, "{b:02x}");

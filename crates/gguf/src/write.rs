@@ -108,6 +108,14 @@ impl<W: Write> GgufWriter<W> {
         Ok(writer)
     }
 
+    /// Bytes that all tensors take, padding included.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.tensors
+            .iter()
+            .map(|(_, size)| size.next_multiple_of(self.alignment))
+            .fold(0, u64::saturating_add)
+    }
+
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.out
             .write_all(bytes)

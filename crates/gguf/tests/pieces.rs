@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use windlass_gguf::{
-    GgufError, Manifest, MappedGguf, Slice, TensorType, TinySpec, TinyTokenizer, Value, cut,
-    cut_stream, load_manifest, manifest_file_name, model_size, tiny_llama, verify_piece, write_f32,
+    GgufError, Manifest, MappedGguf, OpenGguf, Slice, TensorType, TinySpec, TinyTokenizer, Value,
+    cut, cut_stream, load_manifest, manifest_file_name, model_size, piece_len, tiny_llama,
+    verify_piece, write_f32, write_piece,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -506,4 +507,49 @@ fn a_tiny_model_that_cannot_be_is_refused() {
             "{spec:?}"
         );
     }
+}
+
+#[test]
+fn a_streamed_piece_is_the_cut_one_from_any_offset_and_its_size_is_known_before() {
+    let m = untied();
+    let (dir, manifest) = cut_all(&m, "pieces");
+    let source = OpenGguf::open(&m.path).unwrap();
+    for piece in &manifest.pieces {
+        let whole = fs::read(dir.join(&piece.file)).unwrap();
+        assert_eq!(
+            piece_len(source.header(), &m.sha, piece.slice).unwrap(),
+            whole.len() as u64,
+            "{}",
+            piece.file
+        );
+        for offset in [0, 1, whole.len() / 2, whole.len() - 1, whole.len()] {
+            let mut out = Vec::new();
+            let entry = write_piece(&source, &m.sha, piece.slice, offset as u64, &mut out).unwrap();
+            assert_eq!(&entry, piece);
+            assert!(out == whole[offset..], "{} from {offset}", piece.file);
+        }
+    }
+    let no_such = write_piece(&source, &m.sha, Slice::Layer(99), 0, &mut Vec::new());
+    assert!(no_such.unwrap_err().to_string().contains("99"));
+}
+
+#[test]
+fn a_source_that_is_cut_short_or_written_over_meanwhile_gives_no_digest() {
+    let m = untied();
+    let short = m.path.with_file_name("short.gguf");
+    fs::copy(&m.path, &short).unwrap();
+    let source = OpenGguf::open(&short).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&short).unwrap();
+    file.set_len(source.header().data_start() + 1).unwrap();
+    let error = write_piece(&source, &m.sha, Slice::Layer(0), 0, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("changed while"), "{error}");
+
+    let over = m.path.with_file_name("over.gguf");
+    fs::copy(&m.path, &over).unwrap();
+    let source = OpenGguf::open(&over).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&over).unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
+    file.set_modified(later).unwrap();
+    let error = write_piece(&source, &m.sha, Slice::Layer(0), 0, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("changed while"), "{error}");
 }

@@ -60,6 +60,22 @@ pub struct Assignment {
     pub follow_stdin: bool,
 }
 
+/// What `serve` finds in its deployment's folder, in the file [`ORDERS_FILE`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Orders {
+    /// What the worker is.
+    pub assignment: Assignment,
+    /// Addresses (`ip:port`) of all stages' data ports, by stage.
+    pub peers: Vec<String>,
+    /// Names of all stages' hosts, by stage, so that the head can name one it never met.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+}
+
+/// Name of the file with a stage's [`Orders`], mode 0600: it holds the stage's key.
+pub const ORDERS_FILE: &str = "assignment.json";
+
 /// A stage's key and what it trusts, PEM.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Identity {
@@ -148,7 +164,7 @@ pub enum FromWorker {
     },
     /// The worker ends because of this.
     Failed {
-        /// `usage`, `piece`, `model`, `memory`, `network`, `peer` or `internal`.
+        /// `usage`, `piece`, `model`, `memory`, `network`, `port` (taken), `peer` or `internal`.
         kind: String,
         /// One sentence that names the file or peer and what to do.
         message: String,

@@ -49,6 +49,10 @@ pub enum FrameType {
     Shutdown = 11,
     /// A stage lost its link to the stage numbered `step`; to the head. Payload: text.
     LinkLost = 12,
+    /// The head begins the round numbered `step`: connect to the next stage for it.
+    Form = 13,
+    /// A stage's links of the round numbered `step` stand; to the head.
+    Formed = 14,
 }
 
 impl FrameType {
@@ -66,6 +70,8 @@ impl FrameType {
             10 => Self::Fault,
             11 => Self::Shutdown,
             12 => Self::LinkLost,
+            13 => Self::Form,
+            14 => Self::Formed,
             _ => return None,
         })
     }
@@ -76,7 +82,13 @@ impl FrameType {
             Self::Hidden => MAX_HIDDEN_BYTES,
             Self::Tokens | Self::Admit => MAX_MESSAGE_BYTES,
             Self::Hello | Self::Telemetry | Self::Fault | Self::LinkLost => 1 << 20,
-            Self::Welcome | Self::Free | Self::Credit | Self::Reset | Self::Shutdown => 0,
+            Self::Welcome
+            | Self::Free
+            | Self::Credit
+            | Self::Reset
+            | Self::Shutdown
+            | Self::Form
+            | Self::Formed => 0,
         }
     }
 }
@@ -292,10 +304,10 @@ impl Header {
         HEADER_BYTES as u64 + u64::from(self.rows) * ROW_BYTES as u64 + self.payload
     }
 
-    /// Checks that a frame of hidden states holds `rows` rows of `hidden` floats.
+    /// Checks that a frame of hidden states holds `rows` rows of `hidden` floats; of 0, none does.
     pub fn check_hidden(&self, hidden: usize) -> Result<(), FrameError> {
-        let expected = u64::from(self.rows) * hidden as u64 * 4;
-        if self.payload != expected || self.dtype != WireDtype::F32 {
+        let expected = u64::from(self.rows).saturating_mul((hidden as u64).saturating_mul(4));
+        if hidden == 0 || self.payload != expected || self.dtype != WireDtype::F32 {
             return Err(FrameError::HiddenSize {
                 rows: self.rows,
                 hidden,
@@ -403,6 +415,7 @@ mod tests {
     fn hidden_states_of_another_width_are_refused() {
         assert!(sample().check_hidden(576).is_ok());
         assert!(sample().check_hidden(575).is_err());
+        assert!(sample().check_hidden(usize::MAX).is_err());
     }
 
     proptest! {

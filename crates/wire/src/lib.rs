@@ -1,6 +1,9 @@
 //! What orchestrator and workers say to each other. No sockets here: bytes in, values out.
 //!
 //! - [`frame`]: the data plane between stages; a fixed header, a row table, a payload.
+//! - [`host`]: controller and worker's program on a host, over a channel: pieces, probes, locks.
+//! - [`source`]: controller and a host that holds a model file, likewise.
+//! - [`reader`]: takes frames off any stream of bytes.
 //! - [`payload`]: what frames carry besides hidden states.
 //! - [`assignment`]: what the orchestrator tells a worker at its start, and what it answers.
 //! - [`telemetry`]: what a deployment says of itself while it runs.
@@ -9,7 +12,10 @@
 pub mod api;
 pub mod assignment;
 pub mod frame;
+pub mod host;
 pub mod payload;
+pub mod reader;
+pub mod source;
 pub mod telemetry;
 
 /// The worker's exit statuses that the orchestrator tells apart.
@@ -20,4 +26,6 @@ pub mod exit {
     pub const FAILED: i32 = 1;
     /// The assignment or the command line is invalid.
     pub const USAGE: i32 = 2;
+    /// An address it must listen at is taken.
+    pub const BUSY: i32 = 3;
 }

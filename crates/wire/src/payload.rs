@@ -38,6 +38,9 @@ pub struct Hello {
     pub hidden: u32,
     /// Instruction tier of the sender's kernels, e.g. `x86-64/avx2`.
     pub tier: String,
+    /// Round of the head's that a data connection belongs to; 0 where links are made only once.
+    #[serde(default)]
+    pub round: u64,
 }
 
 /// How tokens are chosen. The defaults are those of the OpenAI API, without its filters.

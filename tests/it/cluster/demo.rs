@@ -22,6 +22,7 @@ fn demo(home: &Path, model: &Path, workers: u32, tokens: u32) -> Command {
 }
 
 fn check_types(last: &Value, workers: u32, tokens: u32) {
+    crate::schema::check(last);
     assert_eq!((&last["v"], &last["event"]), (&1.into(), &"summary".into()));
     assert_eq!(last["command"], "demo");
     assert!(last["run"].as_str().is_some_and(|run| !run.is_empty()));

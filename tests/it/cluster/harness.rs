@@ -93,6 +93,9 @@ impl Model {
 
 /// Where test fixtures are kept.
 pub fn fixtures() -> PathBuf {
+    if let Some(own) = std::env::var_os("WINDLASS_TEST_CACHE") {
+        return PathBuf::from(own);
+    }
     let cache = std::env::var_os("XDG_CACHE_HOME").map_or_else(
         || PathBuf::from(std::env::var_os("HOME").unwrap()).join(".cache"),
         PathBuf::from,

@@ -81,9 +81,9 @@ pub fn chat(prompt: &str, tokens: u32) -> Value {
     })
 }
 
-/// The answer to a chat with the log-probability of each token: equal answers are equal in every
-/// token and in the bits of its probability.
-pub fn exact(api: SocketAddr, prompt: &str, tokens: u32) -> Value {
+/// Tokens of a chat's prompt, and its answer with the log-probability of each token: equal answers
+/// are equal in every token and in the bits of its probability.
+pub fn exact(api: SocketAddr, prompt: &str, tokens: u32) -> (u64, Value) {
     let mut body = chat(prompt, tokens);
     body["logprobs"] = json!(true);
     body["top_logprobs"] = json!(2);
@@ -92,7 +92,7 @@ pub fn exact(api: SocketAddr, prompt: &str, tokens: u32) -> Value {
     let choice = answer["choices"][0].clone();
     let entries = choice["logprobs"]["content"].as_array().unwrap();
     assert_eq!(entries.len(), tokens as usize, "{choice}");
-    choice
+    (answer["usage"]["prompt_tokens"].as_u64().unwrap(), choice)
 }
 
 /// The text of an answer.

@@ -1,6 +1,6 @@
 //! Models from a hub on the loopback: what is fetched, what is refused, and what is said.
 
-mod loopback;
+pub mod loopback;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -346,6 +346,17 @@ async fn a_download_cut_without_end_is_given_up_and_continued_by_the_next_run() 
     let found = bench.fetch("org/Tiny-GGUF:Q4_0").await.unwrap();
     assert_eq!(fs::read(&found.path).unwrap(), content());
     assert_eq!(bench.hub.with(|s| s.sent), 3_000_000);
+}
+
+#[tokio::test]
+async fn a_download_of_which_nothing_came_speaks_of_no_part() {
+    let mut bench = Bench::new().await;
+    bench.hub.with(|s| s.cuts.extend([0; 5]));
+    let error = shown(bench.fetch("org/Tiny-GGUF:Q4_0").await.unwrap_err());
+    assert!(error.starts_with(&format!("download {FILE}")), "{error}");
+    for part in ["broke off", "goes on"] {
+        assert!(!error.contains(part), "{error}");
+    }
 }
 
 #[tokio::test]

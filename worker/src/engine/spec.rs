@@ -1,11 +1,9 @@
 //! What a model computes, read from its metadata. Must not know files, tensors' bytes or kernels.
 
 use windlass_gguf::Metadata;
+pub use windlass_gguf::support::ARCHITECTURES;
 
 use super::error::EngineError;
-
-/// Architectures whose answers are tested.
-pub const ARCHITECTURES: &[&str] = &["llama"];
 
 /// Sizes and constants of a decoder of the llama family.
 #[derive(Clone, Debug, PartialEq)]
@@ -177,6 +175,7 @@ impl ModelSpec {
 mod tests {
     use super::*;
     use windlass_gguf::Value;
+    use windlass_gguf::support::why_metadata_unsupported;
 
     fn metadata() -> Metadata {
         let mut m = Metadata::new();
@@ -216,6 +215,7 @@ mod tests {
             error.contains("qwen9") && error.contains("llama"),
             "{error}"
         );
+        assert!(why_metadata_unsupported(&m).unwrap().is_some());
     }
 
     #[test]
@@ -224,10 +224,12 @@ mod tests {
         m.insert("llama.expert_count", Value::U32(8));
         let error = ModelSpec::from_metadata(&m).unwrap_err().to_string();
         assert!(error.contains("8 experts"), "{error}");
+        assert!(why_metadata_unsupported(&m).unwrap().is_some());
         let mut m = metadata();
         m.insert("llama.rope.scaling.type", Value::String("yarn".into()));
         let error = ModelSpec::from_metadata(&m).unwrap_err().to_string();
         assert!(error.contains("yarn"), "{error}");
+        assert!(why_metadata_unsupported(&m).unwrap().is_some());
     }
 
     #[test]

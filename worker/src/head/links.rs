@@ -12,11 +12,13 @@ use windlass_wire::telemetry::StageTelemetry;
 use super::scheduler::Message;
 use crate::net::NetError;
 use crate::net::link::{Frame, FrameReader, FrameWriter};
+use crate::net::listener::Accepted;
+use crate::net::secure::Closer;
 use crate::stage::downstream::{Downstream, give_credit};
 use crate::stage::setup::{Listening, read_upstream};
 
 /// How long a stage that others cannot reach has to be seen dead before its link is blamed.
-const LINK_PATIENCE: Duration = Duration::from_millis(500);
+pub const LINK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Connections to all other stages.
 pub struct Links {
@@ -26,6 +28,8 @@ pub struct Links {
     pub hosts: Vec<(u32, String)>,
     control: HashMap<u32, FrameWriter>,
     stages: u32,
+    /// Of all connections, where they are made again.
+    closers: Vec<Closer>,
 }
 
 impl Links {
@@ -39,7 +43,7 @@ impl Links {
         let (reader, writer) = listening.connect(peers, 1, Role::Data)?;
         let lost = head.clone();
         let downstream = Downstream::new(reader, writer, move |error| {
-            drop(lost.send(gone(1, &error)))
+            drop(lost.send(gone(0, 1, &error)))
         })?;
         let mut control = HashMap::new();
         let mut hosts = Vec::new();
@@ -51,7 +55,7 @@ impl Links {
                     control.insert(stage, peer.writer);
                     hosts.push((stage, peer.hello.host));
                 }
-                Role::Data => read_tokens(stage, peer.reader, peer.writer, head.clone())?,
+                Role::Data => read_tokens(0, stage, peer.reader, peer.writer, head.clone())?,
             }
         }
         Ok(Self {
@@ -59,7 +63,44 @@ impl Links {
             hosts,
             control,
             stages,
+            closers: Vec::new(),
         })
+    }
+
+    /// Of connections that stand, in a round that can end.
+    pub fn of_round(
+        round: u64,
+        stages: u32,
+        downstream: (FrameReader, FrameWriter),
+        upstream: Accepted,
+        control: HashMap<u32, FrameWriter>,
+        hosts: Vec<(u32, String)>,
+        head: &Sender<Message>,
+    ) -> Result<Self, NetError> {
+        let mut closers = vec![downstream.1.closer()?, upstream.writer.closer()?];
+        for writer in control.values() {
+            closers.push(writer.closer()?);
+        }
+        let lost = head.clone();
+        let downstream = Downstream::new(downstream.0, downstream.1, move |error| {
+            drop(lost.send(gone(round, 1, &error)))
+        })?;
+        let stage = upstream.hello.stage;
+        read_tokens(round, stage, upstream.reader, upstream.writer, head.clone())?;
+        Ok(Self {
+            downstream,
+            hosts,
+            control,
+            stages,
+            closers,
+        })
+    }
+
+    /// Ends all connections; whoever reads from them sees it.
+    pub fn close(&self) {
+        for closer in &self.closers {
+            closer.close();
+        }
     }
 
     /// Number of stages, the head's included.
@@ -82,8 +123,9 @@ impl Links {
     }
 }
 
-fn gone(stage: u32, error: &NetError) -> Message {
+fn gone(round: u64, stage: u32, error: &NetError) -> Message {
     Message::StageLost {
+        round,
         stage,
         reason: error.to_string(),
         seen: Instant::now(),
@@ -93,6 +135,7 @@ fn gone(stage: u32, error: &NetError) -> Message {
 /// Credit is given as soon as a frame is read: the last stage never waits for the head, so a full
 /// ring cannot block itself. What is held here is bounded by the number of lanes.
 fn read_tokens(
+    round: u64,
     stage: u32,
     reader: FrameReader,
     mut writer: FrameWriter,
@@ -105,7 +148,7 @@ fn read_tokens(
                 let _ = give_credit(&mut writer);
                 Message::Tokens(frame)
             }
-            Err(error) => gone(stage, &error),
+            Err(error) => gone(round, stage, &error),
         };
         head.send(message).is_ok()
     })
@@ -139,7 +182,12 @@ fn read_control(
                             // better; only a link between two that live waits this long.
                             std::thread::spawn(move || {
                                 std::thread::sleep(LINK_PATIENCE);
-                                let _ = head.send(Message::LinkLost { stage, to, reason });
+                                let _ = head.send(Message::LinkLost {
+                                    round: 0,
+                                    stage,
+                                    to,
+                                    reason,
+                                });
                             });
                             continue;
                         }
@@ -150,7 +198,7 @@ fn read_control(
                         },
                         _ => continue,
                     },
-                    Err(error) => gone(stage, &error),
+                    Err(error) => gone(0, stage, &error.into()),
                 };
                 let end = matches!(message, Message::StageLost { .. });
                 if head.send(message).is_err() || end {

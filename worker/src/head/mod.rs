@@ -4,6 +4,7 @@
 //! [`handle::HeadHandle`].
 
 pub mod board;
+pub mod former;
 pub mod handle;
 pub mod links;
 pub mod scheduler;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
 use windlass_wire::frame::{FrameType, Header, RowEntry};
@@ -16,6 +16,7 @@ use windlass_wire::payload::{Admit, Sampled, decode_sampled};
 use windlass_wire::telemetry::{HeadEvent, StageTelemetry};
 
 use super::board::Board;
+use super::former::Event;
 use super::handle::{Pending, TokenEvent};
 use super::links::Links;
 use super::sequence::{Batch, Ended, Sequence, Sequences};
@@ -44,6 +45,8 @@ pub enum Message {
     },
     /// A stage is gone.
     StageLost {
+        /// Round of links in which it was lost; 0 where there is only one.
+        round: u64,
         /// Stage.
         stage: u32,
         /// What was seen.
@@ -53,12 +56,21 @@ pub enum Message {
     },
     /// Two stages that both live cannot reach each other.
     LinkLost {
+        /// As above.
+        round: u64,
         /// Who says so.
         stage: u32,
         /// Whom it cannot reach.
         to: u64,
         /// What was seen.
         reason: String,
+    },
+    /// All links stand again.
+    Joined {
+        /// Their round.
+        round: u64,
+        /// The links.
+        links: Box<Links>,
     },
     /// End.
     Shutdown,
@@ -80,6 +92,10 @@ pub struct Scheduler<C> {
     step: u64,
     next_seq: u32,
     degraded: bool,
+    /// Round of links that stand.
+    round: u64,
+    /// Told when links are lost, where they are made again.
+    former: Option<Sender<Event>>,
     board: Arc<Board>,
     publish: Publish,
     stats: Arc<Stats>,
@@ -109,12 +125,25 @@ impl<C: Compute> Scheduler<C> {
             step: 0,
             next_seq: 0,
             degraded: false,
+            round: 0,
+            former: None,
             board,
             publish,
             stats,
             hidden: Vec::new(),
             logits: Vec::new(),
         }
+    }
+
+    /// Begins without links among `stages` stages, and has them made, again and again.
+    #[must_use]
+    pub fn formed_by(mut self, former: Sender<Event>, stages: u32) -> Self {
+        let lanes = (stages + 1) as u16;
+        self.sequences.set_lanes(lanes);
+        self.busy = vec![false; usize::from(lanes)];
+        self.former = Some(former);
+        self.degraded = true;
+        self
     }
 
     /// Runs until told to stop.
@@ -146,7 +175,12 @@ impl<C: Compute> Scheduler<C> {
         self.board.stop();
         self.fail_all("the server is stopping");
         if let Some(links) = &mut self.links {
-            links.shutdown();
+            // Where links are made again, the other stages wait for the next head.
+            if self.former.is_some() {
+                links.close();
+            } else {
+                links.shutdown();
+            }
         }
     }
 
@@ -182,12 +216,19 @@ impl<C: Compute> Scheduler<C> {
                     self.new_epoch();
                 }
             }
+            // What ended with links that are gone is no news.
+            Message::StageLost { round, .. } | Message::LinkLost { round, .. }
+                if round != self.round => {}
             Message::StageLost {
                 stage,
                 reason,
                 seen,
+                ..
             } => self.lost(stage, &reason, seen),
-            Message::LinkLost { stage, to, reason } => self.link_lost(stage, to, &reason),
+            Message::LinkLost {
+                stage, to, reason, ..
+            } => self.link_lost(stage, to, &reason),
+            Message::Joined { round, links } => self.joined(round, *links),
             Message::Shutdown => {}
         }
         self.count();
@@ -362,6 +403,40 @@ impl<C: Compute> Scheduler<C> {
             ended_after_us: u64::try_from(seen.elapsed().as_micros()).unwrap_or(u64::MAX),
             requests,
         });
+        self.part();
+    }
+
+    /// Gives up links of which one is lost.
+    fn part(&mut self) {
+        let Some(former) = &self.former else {
+            return;
+        };
+        if let Some(links) = self.links.take() {
+            links.close();
+        }
+        let _ = former.send(Event::Parted(self.round));
+        self.round = 0;
+    }
+
+    fn joined(&mut self, round: u64, links: Links) {
+        let hosts = links.hosts.clone();
+        self.links = Some(links);
+        self.round = round;
+        self.degraded = false;
+        self.new_epoch();
+        self.board.update(|status| {
+            status.state = "serving".into();
+            status.reason = None;
+            for slot in &mut status.stages {
+                slot.alive = true;
+            }
+            for (stage, host) in hosts {
+                if let Some(slot) = status.stages.get_mut(stage as usize) {
+                    slot.stage = stage;
+                    slot.host = host;
+                }
+            }
+        });
     }
 
     fn degrade(&mut self, message: &str) {
@@ -399,6 +474,7 @@ impl<C: Compute> Scheduler<C> {
         self.degrade(&message);
         self.fail_all(&message);
         self.new_epoch();
+        self.part();
     }
 
     fn fail_all(&mut self, message: &str) -> u32 {

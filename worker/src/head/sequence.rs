@@ -109,6 +109,11 @@ impl Sequences {
         }
     }
 
+    /// Sets the number of lanes, before anything is queued.
+    pub fn set_lanes(&mut self, lanes: u16) {
+        self.lanes = lanes;
+    }
+
     /// Queues a request.
     pub fn push(&mut self, seq: u32, sequence: Sequence) {
         self.waiting.push_back((seq, sequence));

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustls::Connection;
 use windlass_wire::frame::{FrameType, Header, RowEntry};
 use windlass_wire::payload::{Hello, Role};
+use windlass_wire::reader::ReadError;
 
 use super::NetError;
 use super::identity::StageTls;
@@ -35,6 +36,7 @@ fn hello(stage: u32, role: Role) -> Hello {
         build: "1".into(),
         model_sha256: "aa".into(),
         hidden: HIDDEN as u32,
+        round: 0,
         tier: "t".into(),
     }
 }
@@ -52,6 +54,7 @@ fn victim() -> Victim {
     let gate = Gate {
         own: hello(1, Role::Data),
         stages: 3,
+        again: false,
     };
     listen(listener, tls, gate, links, report, Arc::default()).unwrap();
     Victim {
@@ -129,16 +132,13 @@ fn garbage_is_refused_and_named() {
 #[test]
 fn a_certificate_of_another_deployment_is_refused() {
     let victim = victim();
-    // Same names, another authority.
-    let tls = StageTls::new("d1", &Authority::new().stage("d1", 0)).unwrap();
     let socket = TcpStream::connect(victim.address).unwrap();
     let peer = socket.local_addr().unwrap();
-    // The intruder trusts nothing of ours either, so it must skip its own check: it only sends.
-    let foreign = victim.authority.stage("d1", 0);
-    let mut mixed = Authority::new().stage("d1", 0);
-    mixed.authority = foreign.authority;
-    drop(tls);
-    let tls = StageTls::new("d1", &mixed).unwrap();
+    // Same names, signed by another authority; it takes the victim's certificate for good, so that
+    // the refusal is the victim's.
+    let mut intruder = Authority::new().stage("d1", 0);
+    intruder.authority = victim.authority.stage("d1", 0).authority;
+    let tls = StageTls::new("d1", &intruder).unwrap();
     let session = Connection::Client(tls.connect(1).unwrap());
     if let Ok((mut reader, mut writer)) = establish(session, socket) {
         // TLS 1.3: the client learns of the refusal with its first read.
@@ -357,7 +357,7 @@ fn large_frames_pass_both_ways_at_once() {
 fn a_closed_link_is_told_from_a_cut_frame() {
     let (_r, mut writer, mut theirs, _w) = pair();
     writer.close();
-    assert!(matches!(theirs.read(), Err(NetError::Closed)));
+    assert!(matches!(theirs.read(), Err(ReadError::Closed)));
 }
 
 #[test]
@@ -375,5 +375,5 @@ fn hidden_states_of_another_width_end_the_link() {
             &[0.0; HIDDEN + 1],
         )
         .unwrap();
-    assert!(matches!(theirs.read(), Err(NetError::Frame(_))));
+    assert!(matches!(theirs.read(), Err(ReadError::Frame(_))));
 }

@@ -1,125 +1,16 @@
-//! Frames over a secure stream: whole frames in, whole frames out, every length checked first.
+//! Frames over a secure stream, and counts of what was sent.
 
-use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use windlass_wire::frame::{
-    FrameType, HEADER_BYTES, Header, ROW_BYTES, RowEntry, WireDtype, decode_rows, encode_rows,
-};
+use windlass_wire::frame::{FrameType, Header, RowEntry, WireDtype, encode_rows};
+pub use windlass_wire::reader::Frame;
 
 use super::NetError;
 use super::secure::{SecureReader, SecureWriter};
 
-/// One frame, decoded.
-#[derive(Debug)]
-pub struct Frame {
-    /// Its header.
-    pub header: Header,
-    /// Its row table.
-    pub rows: Vec<RowEntry>,
-    /// Hidden states, rows x hidden; empty for other types.
-    pub hidden: Vec<f32>,
-    /// Payload of other types.
-    pub message: Vec<u8>,
-}
-
-/// Reads frames of a model whose hidden states have a known width.
-pub struct FrameReader<R = SecureReader> {
-    stream: R,
-    hidden: usize,
-    /// Buffers given back by the executor, so a steady state allocates nothing.
-    spare: Vec<f32>,
-}
-
-impl<R: Read> FrameReader<R> {
-    /// `hidden`: floats in a row; 0 refuses hidden states.
-    pub fn new(stream: R, hidden: usize) -> Self {
-        Self {
-            stream,
-            hidden,
-            spare: Vec::new(),
-        }
-    }
-
-    /// The stream below.
-    pub fn stream(&self) -> &R {
-        &self.stream
-    }
-
-    /// Gives a buffer back for the next frame.
-    pub fn recycle(&mut self, buffer: Vec<f32>) {
-        if buffer.capacity() > self.spare.capacity() {
-            self.spare = buffer;
-        }
-    }
-
-    /// The next frame. [`NetError::Closed`] between frames, [`NetError::Truncated`] inside one.
-    pub fn read(&mut self) -> Result<Frame, NetError> {
-        let mut head = [0u8; HEADER_BYTES];
-        self.fill_start(&mut head)?;
-        let header = Header::decode(&head)?;
-        if header.kind == FrameType::Hidden {
-            header.check_hidden(self.hidden)?;
-        }
-        let mut table = vec![0u8; header.rows as usize * ROW_BYTES];
-        self.fill(&mut table)?;
-        let rows = decode_rows(&table)?;
-        let mut hidden = Vec::new();
-        let mut message = Vec::new();
-        if header.kind == FrameType::Hidden {
-            hidden = std::mem::take(&mut self.spare);
-            hidden.clear();
-            hidden.resize(rows.len() * self.hidden, 0.0);
-            self.fill(bytemuck::cast_slice_mut(&mut hidden))?;
-        } else if header.payload > 0 {
-            // Grows as bytes come: a claim alone takes no memory.
-            let read = (&mut self.stream)
-                .take(header.payload)
-                .read_to_end(&mut message)
-                .map_err(lost)?;
-            if (read as u64) < header.payload {
-                return Err(NetError::Truncated);
-            }
-        }
-        Ok(Frame {
-            header,
-            rows,
-            hidden,
-            message,
-        })
-    }
-
-    fn fill_start(&mut self, head: &mut [u8]) -> Result<(), NetError> {
-        let mut got = 0;
-        while let Some(rest) = head.get_mut(got..).filter(|r| !r.is_empty()) {
-            match self.stream.read(rest).map_err(lost)? {
-                0 if got == 0 => return Err(NetError::Closed),
-                0 => return Err(NetError::Truncated),
-                n => got += n,
-            }
-        }
-        Ok(())
-    }
-
-    fn fill(&mut self, out: &mut [u8]) -> Result<(), NetError> {
-        self.stream.read_exact(out).map_err(|e| match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => NetError::Truncated,
-            _ => lost(e),
-        })
-    }
-}
-
-fn lost(error: std::io::Error) -> NetError {
-    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, UnexpectedEof};
-    match error.kind() {
-        ConnectionReset | ConnectionAborted | UnexpectedEof => NetError::Closed,
-        _ => NetError::Io {
-            operation: "read from the peer".into(),
-            source: error,
-        },
-    }
-}
+/// Reads frames.
+pub type FrameReader = windlass_wire::reader::FrameReader<SecureReader>;
 
 /// What went through a writer, before encryption.
 #[derive(Debug, Default)]
@@ -152,6 +43,11 @@ impl FrameWriter {
             head: Vec::new(),
             sent: Arc::default(),
         }
+    }
+
+    /// Goes on counting where another link stopped.
+    pub fn count_on(&mut self, sent: Arc<Sent>) {
+        self.sent = sent;
     }
 
     /// Counters, readable from other threads.
@@ -222,6 +118,3 @@ impl FrameWriter {
         Ok(())
     }
 }
-
-#[cfg(target_endian = "big")]
-compile_error!("hidden states go over the wire as they lie in memory: little-endian");

@@ -36,6 +36,8 @@ pub struct Gate {
     pub own: Hello,
     /// Number of stages.
     pub stages: u32,
+    /// Whether a peer may connect again: it was started again, and its old link is dead.
+    pub again: bool,
 }
 
 impl Gate {
@@ -84,7 +86,8 @@ impl Gate {
 /// Counts and reports refusals.
 pub type Refused = Arc<dyn Fn(SocketAddr, &NetError) + Send + Sync>;
 
-/// Accepts peers for ever, in a thread of its own. Slots: one link per (role, stage).
+/// Accepts peers for ever, in a thread of its own. Slots: one link per (role, stage), unless peers
+/// may connect again.
 pub fn listen(
     listener: TcpListener,
     tls: StageTls,
@@ -152,6 +155,9 @@ fn greet(
             .ok_or_else(|| NetError::Tls("no certificate".into()))?;
         tls.check_stage(&certificate, hello.stage)?;
         gate.judge(&hello)?;
+        if gate.again {
+            return Ok(hello);
+        }
         let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.contains(&(hello.role, hello.stage)) {
             return Err(NetError::Refused(format!(

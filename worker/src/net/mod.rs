@@ -11,6 +11,7 @@ use std::io;
 
 use thiserror::Error;
 use windlass_wire::frame::FrameError;
+use windlass_wire::reader::ReadError;
 
 /// Why a connection failed or was refused.
 #[derive(Debug, Error)]
@@ -54,6 +55,20 @@ pub enum NetError {
     /// The peer is genuine and still not to be accepted.
     #[error("{0}")]
     Refused(String),
+}
+
+impl From<ReadError> for NetError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Closed => Self::Closed,
+            ReadError::Truncated => Self::Truncated,
+            ReadError::Frame(error) => Self::Frame(error),
+            ReadError::Io(source) => Self::Io {
+                operation: "read from the peer".into(),
+                source,
+            },
+        }
+    }
 }
 
 impl NetError {

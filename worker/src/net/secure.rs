@@ -19,7 +19,10 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Longest handshake, so that a silent peer holds no thread for long.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long sent bytes may stay unacknowledged before the link counts as dead.
-const USER_TIMEOUT: Duration = Duration::from_secs(30);
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
+/// After how long without a byte the kernel asks whether the peer is there, how often it asks again
+/// and how many times: a link that is silently dead is noticed after about as long as above.
+const ALIVE: (Duration, Duration, u32) = (Duration::from_secs(3), Duration::from_secs(2), 3);
 
 type Shared = Arc<Mutex<Connection>>;
 
@@ -49,7 +52,13 @@ pub fn tune(socket: &TcpStream) -> io::Result<()> {
     let socket = socket2::SockRef::from(socket);
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
-    socket.set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)))
+    let (idle, every, times) = ALIVE;
+    socket.set_tcp_keepalive(
+        &socket2::TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(every)
+            .with_retries(times),
+    )
 }
 
 /// Finishes the handshake within [`HANDSHAKE_TIMEOUT`] and splits the session.

@@ -55,7 +55,7 @@ impl Downstream {
                                 got: format!("{:?}", frame.header.kind),
                             };
                         }
-                        Err(error) => break error,
+                        Err(error) => break error.into(),
                     }
                 };
                 let (state, wake) = &*theirs;

@@ -1,7 +1,7 @@
 //! The loop of a stage that is not the head: one thread, one input channel, in order.
 //!
 //! A lost neighbour ends no process: the stage forgets its sequences, says so, and waits for the
-//! head. A lost head ends it.
+//! head, or for new links where those are made again. A lost head ends the loop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub enum Input {
     },
     /// The head begins a new epoch.
     Reset(u32),
+    /// The head begins a round of links.
+    Form(u64),
     /// The head is gone.
     HeadLost(NetError),
     /// The head or the controller ends the deployment.
@@ -45,6 +47,8 @@ pub enum End {
     Shutdown,
     /// The head vanished.
     HeadLost(NetError),
+    /// A neighbour vanished, and links are to be made anew.
+    Left,
 }
 
 /// What the loop needs.
@@ -53,6 +57,8 @@ pub struct Executor<C> {
     pub compute: C,
     /// Whether this stage samples.
     pub last: bool,
+    /// Whether a lost neighbour ends the loop.
+    pub leaves: bool,
     /// To the previous stage: credit.
     pub upstream: FrameWriter,
     /// To the next stage.
@@ -89,7 +95,7 @@ pub enum ToHead {
 
 impl<C: Compute> Executor<C> {
     /// Runs until the deployment ends.
-    pub fn run(mut self, input: &Receiver<Input>) -> End {
+    pub fn run(&mut self, input: &Receiver<Input>) -> End {
         let mut epoch = 0u32;
         let mut samplers: HashMap<u32, Sampler> = HashMap::new();
         let mut logits = Vec::new();
@@ -121,7 +127,12 @@ impl<C: Compute> Executor<C> {
                         reason,
                         kv_used: self.compute.kv_used(),
                     });
+                    if self.leaves {
+                        return End::Left;
+                    }
                 }
+                // Links stand already; the head would end this connection first.
+                Input::Form(_) => {}
                 Input::Frame(frame) => {
                     // The link that would carry the credit may be the one just lost; its reader
                     // reports that, so nothing is to be done here.

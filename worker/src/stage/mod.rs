@@ -4,5 +4,6 @@
 pub mod compute;
 pub mod downstream;
 pub mod executor;
+pub mod rejoin;
 pub mod setup;
 pub mod stats;

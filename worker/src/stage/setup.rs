@@ -1,8 +1,8 @@
 //! Brings a stage's links up: listens, tells where, connects, is connected to.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use windlass_wire::assignment::{Assignment, FromWorker};
@@ -17,7 +17,7 @@ use super::stats::{Stats, describe};
 use crate::net::NetError;
 use crate::net::identity::StageTls;
 use crate::net::link::{FrameReader, FrameWriter};
-use crate::net::listener::{Accepted, Gate, connect, listen};
+use crate::net::listener::{Accepted, Gate, Refused, connect, listen};
 
 /// How long a stage waits for its neighbours to come up.
 const LINK_UP: Duration = Duration::from_secs(60);
@@ -32,7 +32,7 @@ pub struct Listening {
     tls: StageTls,
     hello: Hello,
     stages: u32,
-    accepted: Receiver<Accepted>,
+    accepted: Mutex<Receiver<Accepted>>,
     /// Where it listens.
     pub address: SocketAddr,
 }
@@ -45,6 +45,26 @@ impl Listening {
         stats: &Stats,
         report: Report,
     ) -> Result<Self, NetError> {
+        let listener = TcpListener::bind(&assignment.listen)
+            .map_err(NetError::io(format!("listen at {}", assignment.listen)))?;
+        let refused = Arc::new(move |peer: SocketAddr, error: &NetError| {
+            report(FromWorker::PeerRefused {
+                peer: peer.to_string(),
+                reason: error.to_string(),
+            });
+        });
+        Self::on(listener, assignment, hello, stats, refused, false)
+    }
+
+    /// Listens with a listener that stands. `again`: peers may connect more than once.
+    pub fn on(
+        listener: TcpListener,
+        assignment: &Assignment,
+        hello: Hello,
+        stats: &Stats,
+        refused: Refused,
+        again: bool,
+    ) -> Result<Self, NetError> {
         let identity = assignment
             .identity
             .as_ref()
@@ -53,8 +73,6 @@ impl Listening {
                 reason: "the assignment has none, and there are other stages".into(),
             })?;
         let tls = StageTls::new(&assignment.deployment, identity)?;
-        let listener = TcpListener::bind(&assignment.listen)
-            .map_err(NetError::io(format!("listen at {}", assignment.listen)))?;
         let address = listener
             .local_addr()
             .map_err(NetError::io("read the own address"))?;
@@ -62,13 +80,8 @@ impl Listening {
         let gate = Gate {
             own: hello.clone(),
             stages: assignment.stages,
+            again,
         };
-        let refused = Arc::new(move |peer: SocketAddr, error: &NetError| {
-            report(FromWorker::PeerRefused {
-                peer: peer.to_string(),
-                reason: error.to_string(),
-            });
-        });
         listen(
             listener,
             tls.clone(),
@@ -82,7 +95,7 @@ impl Listening {
             tls,
             hello,
             stages: assignment.stages,
-            accepted,
+            accepted: Mutex::new(accepted),
             address,
         })
     }
@@ -94,14 +107,36 @@ impl Listening {
         stage: u32,
         role: Role,
     ) -> Result<(FrameReader, FrameWriter), NetError> {
+        self.connect_until(peers, stage, role, 0, Instant::now() + LINK_UP)
+    }
+
+    /// Connects to `stage` for `role` in a round, trying until `deadline`; once when that is past.
+    pub fn connect_until(
+        &self,
+        peers: &[SocketAddr],
+        stage: u32,
+        role: Role,
+        round: u64,
+        deadline: Instant,
+    ) -> Result<(FrameReader, FrameWriter), NetError> {
         let address = *peers
             .get(stage as usize)
             .ok_or_else(|| NetError::Refused(format!("no address of stage {stage} was given")))?;
         let hello = Hello {
             role,
+            round,
             ..self.hello.clone()
         };
-        connect(address, stage, &self.tls, &hello, Instant::now() + LINK_UP)
+        connect(address, stage, &self.tls, &hello, deadline)
+    }
+
+    /// The next peer that connected, if one does within `wait`.
+    pub fn next_peer(&self, wait: Duration) -> Option<Accepted> {
+        self.accepted().recv_timeout(wait).ok()
+    }
+
+    fn accepted(&self) -> MutexGuard<'_, Receiver<Accepted>> {
+        self.accepted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for `count` peers to connect.
@@ -109,7 +144,7 @@ impl Listening {
         let deadline = Instant::now() + LINK_UP;
         (0..count)
             .map(|_| {
-                self.accepted.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|_| {
+                self.accepted().recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|_| {
                     NetError::Refused(format!(
                         "stage {} was not reached by its peers within {} s: see what they report",
                         self.hello.stage,
@@ -139,7 +174,7 @@ pub fn read_upstream(
                 while let Ok(buffer) = spare.try_recv() {
                     reader.recycle(buffer);
                 }
-                let next = reader.read();
+                let next = reader.read().map_err(NetError::from);
                 let end = next.is_err();
                 if !input(next) || end {
                     return;
@@ -197,9 +232,10 @@ pub fn run_stage<C: Compute>(
     read_control(control_reader, input.clone())?;
     let to_head = report_to_head(control_writer, stats.clone(), who, downstream.sent())?;
     report(FromWorker::Ready);
-    let executor = Executor {
+    let mut executor = Executor {
         compute,
         last: stage + 1 == assignment.stages,
+        leaves: false,
         upstream: previous.writer,
         downstream,
         spare,
@@ -210,7 +246,8 @@ pub fn run_stage<C: Compute>(
     Ok(executor.run(&inputs))
 }
 
-fn read_control(mut reader: FrameReader, input: Sender<Input>) -> Result<(), NetError> {
+/// Reads what the head orders into `input` until the connection ends.
+pub fn read_control(mut reader: FrameReader, input: Sender<Input>) -> Result<(), NetError> {
     std::thread::Builder::new()
         .name("control".into())
         .spawn(move || {
@@ -219,9 +256,10 @@ fn read_control(mut reader: FrameReader, input: Sender<Input>) -> Result<(), Net
                     Ok(frame) => match frame.header.kind {
                         FrameType::Reset => Input::Reset(frame.header.epoch),
                         FrameType::Shutdown => Input::Shutdown,
+                        FrameType::Form => Input::Form(frame.header.step),
                         _ => continue,
                     },
-                    Err(error) => Input::HeadLost(error),
+                    Err(error) => Input::HeadLost(error.into()),
                 };
                 let end = matches!(next, Input::HeadLost(_) | Input::Shutdown);
                 if input.send(next).is_err() || end {
@@ -234,7 +272,7 @@ fn read_control(mut reader: FrameReader, input: Sender<Input>) -> Result<(), Net
 }
 
 /// Starts the thread that owns the control connection's writing half; what it returns wakes it.
-fn report_to_head(
+pub fn report_to_head(
     mut writer: FrameWriter,
     stats: Arc<Stats>,
     who: StageTelemetry,

@@ -115,12 +115,16 @@ pub fn bits(values: &[f32]) -> Vec<u32> {
 /// The real model, or `None` (said aloud) when the fixture is absent and not required.
 pub fn smollm2() -> Option<PathBuf> {
     const NAME: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
-    let cache = std::env::var_os("XDG_CACHE_HOME")
+    let home = || std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache"));
+    let cache = std::env::var_os("WINDLASS_TEST_CACHE")
         .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".cache")));
+        .or_else(|| {
+            let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            Some(base.or_else(home)?.join("windlass/test"))
+        });
     let path = match std::env::var_os("WINDLASS_TEST_MODEL") {
         Some(path) => PathBuf::from(path),
-        None => cache?.join("windlass/test").join(NAME),
+        None => cache?.join(NAME),
     };
     if path.exists() {
         return Some(path);

@@ -221,6 +221,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn kernels_are_there_for_exactly_the_types_that_are_listed_as_supported() {
+        let listed = windlass_gguf::support::TENSOR_TYPES;
+        for ty in TensorType::ALL {
+            assert_eq!(Kernel::of(*ty).is_some(), listed.contains(ty), "{ty}");
+        }
+        let names: Vec<String> = listed.iter().map(|ty| ty.name()).collect();
+        assert_eq!(SUPPORTED, names.join(", "));
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]

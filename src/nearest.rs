@@ -1,5 +1,5 @@
 //! The closest of a list of valid names, for errors that say what was probably meant.
-//! Knows nothing of models: text in, text out.
+//! Knows nothing of what is named: text in, text out.
 
 /// The candidate with the smallest edit distance to `wanted`, letters compared without case.
 /// `None` only for an empty list.
@@ -11,6 +11,13 @@ pub(crate) fn nearest<'a>(
     candidates
         .into_iter()
         .min_by_key(|candidate| distance(&wanted, &candidate.to_lowercase()))
+}
+
+/// Whether one may well have been written for the other: a third of the longer's letters, or two of
+/// them, differ at most. Letters are compared without case.
+pub(crate) fn alike(a: &str, b: &str) -> bool {
+    let longer = a.chars().count().max(b.chars().count());
+    distance(&a.to_lowercase(), &b.to_lowercase()) <= (longer / 3).max(2)
 }
 
 /// Levenshtein distance in characters: one row of the table at a time.
@@ -38,7 +45,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{distance, nearest};
+    use super::{alike, distance, nearest};
 
     #[test]
     fn distances_match_hand_counted_edits() {
@@ -58,5 +65,11 @@ mod tests {
     fn the_closest_name_wins_whatever_its_case() {
         assert_eq!(nearest("q4_km", ["Q8_0", "Q4_K_M", "Q4_0"]), Some("Q4_K_M"));
         assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn only_names_with_few_differences_are_alike() {
+        assert!(alike("adress", "address") && alike("usr", "USER"));
+        assert!(!alike("colour", "address") && !alike("memory", "memory_limit"));
     }
 }

@@ -1,0 +1,117 @@
+//! From a run's inventory and limit to hosts that were reached: what all work on hosts begins with.
+//! Must not know what is done then.
+
+use super::context::Context;
+use super::failures::summed;
+use super::site::{self, Site};
+use crate::event::{Event, Failure, FailureKind, Level, Scope};
+use crate::inventory::{Cluster, Host, Inventory};
+use crate::reach;
+use crate::ssh::{Connector, Options, Session};
+
+/// Reads the inventory that the run is about.
+///
+/// # Errors
+/// When there is none, or it is invalid.
+pub fn inventory(context: &Context) -> Result<Inventory, Failure> {
+    Inventory::load(context.inventory.as_deref(), &context.paths).map_err(|error| error.failure())
+}
+
+/// The hosts that the limit and a further selector mean, in the inventory's order.
+///
+/// # Errors
+/// When nothing matches.
+pub fn select(
+    context: &Context,
+    inventory: &Inventory,
+    further: Option<&str>,
+) -> Result<Vec<Host>, Failure> {
+    let pick = |selector: &str| inventory.select(selector).map_err(|error| error.failure());
+    let mut hosts: Vec<Host> = pick(further.unwrap_or("@all"))?
+        .into_iter()
+        .cloned()
+        .collect();
+    if let Some(limit) = &context.limit {
+        let within: Vec<String> = pick(limit)?.into_iter().map(|h| h.name.clone()).collect();
+        hosts.retain(|host| within.contains(&host.name));
+        if hosts.is_empty() {
+            return Err(Failure::new(
+                FailureKind::Nothing,
+                format!("--limit {limit} leaves no host"),
+            ));
+        }
+    }
+    Ok(hosts)
+}
+
+/// Connects to these hosts, all at once.
+///
+/// # Errors
+/// When the ssh settings of this user cannot be had.
+pub async fn connect(
+    context: &Context,
+    inventory: &Inventory,
+    hosts: &[Host],
+) -> Result<Vec<(Host, Result<Session, Failure>)>, Failure> {
+    // Before any secret of it is fetched.
+    inventory
+        .allow_commands(&context.asker, &context.paths)
+        .await?;
+    let options = Options::of_user(context.accept_new_host_keys);
+    let connector = Connector::new(options, context.asker.clone(), context.emitter.clone());
+    let hosts: Vec<&Host> = hosts.iter().collect();
+    Ok(reach::all(inventory, &hosts, &connector, &context.emitter).await)
+}
+
+/// Connects and looks. With `all`, every host must be there.
+///
+/// # Errors
+/// With `all`, the failure that counts most; else when no host was reached.
+pub async fn sites(
+    context: &Context,
+    inventory: &Inventory,
+    hosts: &[Host],
+    all: bool,
+) -> Result<(Vec<Site>, Vec<Failure>), Failure> {
+    let sessions = connect(context, inventory, hosts).await?;
+    let mut sites = Vec::new();
+    let mut failures = Vec::new();
+    for (host, found) in site::look(sessions, &context.emitter).await {
+        match found {
+            Ok(site) => sites.push(site),
+            Err(failure) => {
+                context.emitter.emit(
+                    Scope::host(&host.name),
+                    Event::log(Level::Error, failure.message.clone()),
+                );
+                failures.push(failure);
+            }
+        }
+    }
+    failures.sort_by_key(|failure| failure.kind.exit());
+    if (all || sites.is_empty())
+        && let Some(failure) = summed(failures.clone())
+    {
+        return Err(failure);
+    }
+    Ok((sites, failures))
+}
+
+/// The cluster as these hosts are it: where `--limit` leaves the head out, the first is the head.
+pub fn cluster(context: &Context, inventory: &Inventory, sites: &[Site]) -> Cluster {
+    let mut cluster = inventory.cluster.clone();
+    if !sites.iter().any(|site| site.name() == cluster.head)
+        && let Some(first) = sites.first()
+    {
+        context.emitter.log(
+            Level::Info,
+            format!(
+                "{} is left out by --limit; {} is the head",
+                cluster.head,
+                first.name()
+            ),
+        );
+        first.name().clone_into(&mut cluster.head);
+    }
+    cluster
+}

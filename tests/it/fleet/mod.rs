@@ -1,0 +1,14 @@
+//! Deployments on real hosts in namespaces: from nothing to an answer, and everything that is
+//! broken on purpose on the way.
+
+pub mod controller;
+mod faults;
+mod follow;
+mod keys;
+mod kinds;
+mod path;
+mod push;
+mod refusals;
+mod serve;
+mod source;
+mod versions;

@@ -1,0 +1,9 @@
+//! Real hosts in namespaces of this machine, and what a lab promises about them.
+
+mod harness;
+mod hosts;
+mod kinds;
+mod network;
+
+pub use harness::{Lab, PATIENCE, absent};
+pub use windlass_lab::{Cut, Kind};
