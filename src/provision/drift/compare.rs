@@ -51,13 +51,18 @@ impl Comparison {
     /// Hosts of which something is not as asked, or not known.
     pub fn drifted(&self) -> BTreeSet<&str> {
         let rows = self.rows.iter();
-        rows.flat_map(|row| row.differs.iter().chain(&row.unknown)).map(String::as_str).collect()
+        rows.flat_map(|row| row.differs.iter().chain(&row.unknown))
+            .map(String::as_str)
+            .collect()
     }
 }
 
 /// Compares hosts by rules. `reference` is one of them.
 pub fn compare(reference: &str, hosts: &[Seen<'_>], rules: &[Rule]) -> Comparison {
-    let mut comparison = Comparison { reference: reference.to_owned(), ..Comparison::default() };
+    let mut comparison = Comparison {
+        reference: reference.to_owned(),
+        ..Comparison::default()
+    };
     for rule in rules {
         let Some(subject) = subjects::named(&rule.subject) else {
             continue;
@@ -110,7 +115,9 @@ fn judge(
     }
     if rows.is_empty() && !unknown.is_empty() {
         // One row says so for all keys.
-        let single = !values.iter().any(|(_, value)| matches!(value, Some(Value::Many(_) | Value::Shared(_))));
+        let single = !values
+            .iter()
+            .any(|(_, value)| matches!(value, Some(Value::Many(_) | Value::Shared(_))));
         let shown: Vec<(&str, Option<Value>)> = match single {
             true => values.to_vec(),
             false => values
@@ -134,9 +141,9 @@ fn row(
     differs: BTreeSet<String>,
     unknown: BTreeSet<String>,
 ) -> Row {
-    let show = |text: String| match subject.show {
-        Some(show) if text != ABSENT => show(&text),
-        _ => text,
+    let show = |text: String| match text == ABSENT {
+        true => text,
+        false => subject.shown(&text),
     };
     let values = values.iter().map(|(host, value)| {
         let text = value.as_ref().and_then(|value| at(value, key.as_deref()));
@@ -151,7 +158,9 @@ fn row(
         differs,
         unknown,
         why: rule.why.clone(),
-        mend: rule.mend.replace("{key}", key.as_deref().unwrap_or_default()),
+        mend: rule
+            .mend
+            .replace("{key}", key.as_deref().unwrap_or_default()),
         key,
     }
 }
@@ -192,7 +201,10 @@ fn differing(
     keyed: bool,
     told: &[(&str, String)],
 ) -> BTreeSet<String> {
-    let wanted = told.iter().find(|(host, _)| *host == reference).map(|(_, value)| value);
+    let wanted = told
+        .iter()
+        .find(|(host, _)| *host == reference)
+        .map(|(_, value)| value);
     let hosts = |wrong: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
         let wrong = told.iter().filter(|(_, value)| wrong(value));
         wrong.map(|(host, _)| (*host).to_owned()).collect()
@@ -234,7 +246,10 @@ mod tests {
         }
     }
 
-    fn rows(needs: Needs, values: &[(&str, Option<Value>)]) -> Vec<(Option<String>, String, String)> {
+    fn rows(
+        needs: Needs,
+        values: &[(&str, Option<Value>)],
+    ) -> Vec<(Option<String>, String, String)> {
         let subject = subjects::named("kernel").unwrap();
         let words = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(" ");
         judge("a", subject, &rule(needs), values)
@@ -248,7 +263,10 @@ mod tests {
     }
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect()
+        pairs
+            .iter()
+            .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()))
+            .collect()
     }
 
     #[test]
@@ -256,17 +274,36 @@ mod tests {
         type Case<'a> = (Needs, [Option<Value>; 3], Option<(&'a str, &'a str)>);
         let table: [Case<'_>; 9] = [
             (Needs::Equal, [one("1"), one("1"), one("1")], None),
-            (Needs::Equal, [one("1"), one("2"), one("1")], Some(("b", ""))),
+            (
+                Needs::Equal,
+                [one("1"), one("2"), one("1")],
+                Some(("b", "")),
+            ),
             (Needs::Equal, [one("1"), None, one("2")], Some(("c", "b"))),
             (Needs::Equal, [one("1"), None, one("1")], Some(("", "b"))),
             (Needs::Equal, [None, one("1"), one("2")], Some(("", "a"))),
-            (Needs::AtLeast, [one("9"), one("10"), one("8")], Some(("c", ""))),
+            (
+                Needs::AtLeast,
+                [one("9"), one("10"), one("8")],
+                Some(("c", "")),
+            ),
             (Needs::Differ, [one("1"), one("2"), one("3")], None),
-            (Needs::Differ, [one("1"), one("2"), one("2")], Some(("b c", ""))),
-            (Needs::AtMost, [one("0"), one("1000"), one("1001")], Some(("c", ""))),
+            (
+                Needs::Differ,
+                [one("1"), one("2"), one("2")],
+                Some(("b c", "")),
+            ),
+            (
+                Needs::AtMost,
+                [one("0"), one("1000"), one("1001")],
+                Some(("c", "")),
+            ),
         ];
         for (needs, [a, b, c], wanted) in table {
-            let found = rows(needs, &[("a", a.clone()), ("b", b.clone()), ("c", c.clone())]);
+            let found = rows(
+                needs,
+                &[("a", a.clone()), ("b", b.clone()), ("c", c.clone())],
+            );
             let wanted: Vec<_> = wanted
                 .map(|(differs, unknown)| (None, differs.to_owned(), unknown.to_owned()))
                 .into_iter()
@@ -279,17 +316,33 @@ mod tests {
     fn of_many_values_each_key_that_differs_is_a_row() {
         let a = map(&[("curl", "1"), ("zstd", "2")]);
         let b = map(&[("curl", "1"), ("zstd", "3"), ("more", "1")]);
-        let row = |key: &str, differs: &str| (Some(key.to_owned()), differs.to_owned(), String::new());
+        let row =
+            |key: &str, differs: &str| (Some(key.to_owned()), differs.to_owned(), String::new());
         assert_eq!(
-            rows(Needs::Equal, &[("a", Some(Value::Many(a.clone()))), ("b", Some(Value::Many(b.clone())))]),
+            rows(
+                Needs::Equal,
+                &[
+                    ("a", Some(Value::Many(a.clone()))),
+                    ("b", Some(Value::Many(b.clone())))
+                ]
+            ),
             [row("more", "b"), row("zstd", "b")]
         );
         assert_eq!(
-            rows(Needs::Equal, &[("a", Some(Value::Shared(a.clone()))), ("b", Some(Value::Shared(b)))]),
+            rows(
+                Needs::Equal,
+                &[
+                    ("a", Some(Value::Shared(a.clone()))),
+                    ("b", Some(Value::Shared(b)))
+                ]
+            ),
             [row("zstd", "b")]
         );
         let unknown = [("a", Some(Value::Many(a))), ("b", None)];
-        assert_eq!(rows(Needs::Equal, &unknown), [(None, String::new(), "b".to_owned())]);
+        assert_eq!(
+            rows(Needs::Equal, &unknown),
+            [(None, String::new(), "b".to_owned())]
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::data;
 use super::subjects::{self, Seen, Value};
 use super::version;
 
@@ -47,7 +48,7 @@ struct File {
 }
 
 static FILE: LazyLock<Option<File>> =
-    LazyLock::new(|| toml_edit::de::from_str(include_str!("known_bad.toml")).ok());
+    LazyLock::new(|| data::read(include_str!("known_bad.toml")).ok());
 
 /// The list.
 pub fn entries() -> &'static [Entry] {
@@ -73,7 +74,8 @@ pub struct Bad {
 
 /// What of the list a host has.
 pub fn known_bad(seen: &Seen<'_>, entries: &[Entry]) -> Vec<Bad> {
-    let has = |entry: &&Entry| entry.gpus.is_empty() || entry.gpus.iter().any(|gpu| has_gpu(seen, gpu));
+    let has =
+        |entry: &&Entry| entry.gpus.is_empty() || entry.gpus.iter().any(|gpu| has_gpu(seen, gpu));
     let entries = entries.iter().filter(has);
     entries
         .filter_map(|entry| {
@@ -96,7 +98,10 @@ pub fn known_bad(seen: &Seen<'_>, entries: &[Entry]) -> Vec<Bad> {
 }
 
 fn is_bad(value: &str, entry: &Entry) -> bool {
-    let holds = |part: &Option<String>| part.as_ref().is_some_and(|part| value.contains(part.as_str()));
+    let holds = |part: &Option<String>| {
+        part.as_ref()
+            .is_some_and(|part| value.contains(part.as_str()))
+    };
     !holds(&entry.unless)
         && (entry.holds.is_none() || holds(&entry.holds))
         && version::within(value, entry.from.as_deref(), entry.below.as_deref())
@@ -104,9 +109,9 @@ fn is_bad(value: &str, entry: &Entry) -> bool {
 
 fn has_gpu(seen: &Seen<'_>, wanted: &str) -> bool {
     seen.facts.gpus.iter().flatten().any(|gpu| {
-        gpu.vendor_id.zip(gpu.device_id).is_some_and(|(vendor, device)| {
-            format!("{vendor:04x}:{device:04x}") == wanted
-        })
+        gpu.vendor_id
+            .zip(gpu.device_id)
+            .is_some_and(|(vendor, device)| format!("{vendor:04x}:{device:04x}") == wanted)
     })
 }
 
@@ -117,12 +122,15 @@ mod tests {
 
     #[test]
     fn the_list_can_be_read_and_names_subjects_that_there_are() {
-        let file: File = toml_edit::de::from_str(include_str!("known_bad.toml")).unwrap();
+        let file: File = data::read(include_str!("known_bad.toml")).unwrap();
         for entry in &file.bad {
             assert!(subjects::named(&entry.subject).is_some(), "{entry:?}");
             let bounds = [&entry.from, &entry.below, &entry.holds, &entry.key];
             assert!(bounds.iter().any(|bound| bound.is_some()), "{entry:?}");
-            assert!(!entry.source.is_empty() && !entry.mend.is_empty(), "{entry:?}");
+            assert!(
+                !entry.source.is_empty() && !entry.mend.is_empty(),
+                "{entry:?}"
+            );
         }
     }
 
@@ -130,18 +138,34 @@ mod tests {
         let mut facts = Facts::default();
         facts.kernel.release = Some(kernel.into());
         facts.kernel.command_line = Some(line.into());
-        facts.gpus = Some(device.map(|device| Gpu {
-            vendor_id: Some(0x1002),
-            device_id: Some(device),
-            ..Gpu::default()
-        }).into_iter().collect());
-        let seen = Seen { host: "h", facts: &facts, data: None };
-        known_bad(&seen, entries()).into_iter().map(|bad| bad.value).collect()
+        facts.gpus = Some(
+            device
+                .map(|device| Gpu {
+                    vendor_id: Some(0x1002),
+                    device_id: Some(device),
+                    ..Gpu::default()
+                })
+                .into_iter()
+                .collect(),
+        );
+        let seen = Seen {
+            host: "h",
+            facts: &facts,
+            settings: None,
+            data: None,
+        };
+        known_bad(&seen, entries())
+            .into_iter()
+            .map(|bad| bad.value)
+            .collect()
     }
 
     #[test]
     fn old_kernels_are_bad_for_the_gpu_that_they_fail_with_only() {
-        assert_eq!(found("6.17.1-300.fc43.x86_64", "", Some(0x1586)), ["6.17.1-300.fc43.x86_64"]);
+        assert_eq!(
+            found("6.17.1-300.fc43.x86_64", "", Some(0x1586)),
+            ["6.17.1-300.fc43.x86_64"]
+        );
         for (kernel, device) in [
             ("6.18.4", Some(0x1586)),
             ("6.18.9-200.fc43.x86_64", Some(0x1586)),
@@ -155,7 +179,10 @@ mod tests {
 
     #[test]
     fn a_parameter_that_the_driver_does_not_have_is_told_wherever_it_stands() {
-        assert_eq!(found("6.18.9", "quiet amdgpu.gtt_size=131072", None), ["131072"]);
+        assert_eq!(
+            found("6.18.9", "quiet amdgpu.gtt_size=131072", None),
+            ["131072"]
+        );
         assert_eq!(found("6.18.9", "amdgpu.gttsize=131072", None), [""; 0]);
     }
 }

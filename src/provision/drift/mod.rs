@@ -7,6 +7,7 @@
 //! - [`compare`]: the comparison. [`version`]: the order of versions.
 
 pub mod compare;
+mod data;
 pub mod known_bad;
 pub mod parameters;
 pub mod rules;

@@ -77,7 +77,11 @@ mod tests {
         let table: [(&str, &[(&str, &str)]); 4] = [
             (
                 "BOOT_IMAGE=/vmlinuz-6.1 root=UUID=1-2 ro quiet ttm.pages_limit=31457280\n",
-                &[("quiet", "set"), ("ro", "set"), ("ttm.pages_limit", "31457280")],
+                &[
+                    ("quiet", "set"),
+                    ("ro", "set"),
+                    ("ttm.pages_limit", "31457280"),
+                ],
             ),
             (
                 "console=tty0 console=ttyS0,115200 amd-iommu=off",
@@ -90,7 +94,9 @@ mod tests {
             ("", &[]),
         ];
         for (line, wanted) in table {
-            let wanted = wanted.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
+            let wanted = wanted
+                .iter()
+                .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
             assert_eq!(comparable(line), wanted.collect(), "{line}");
         }
     }

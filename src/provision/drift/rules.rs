@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::data;
+
 /// How the hosts' values of a subject must stand to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -47,7 +49,7 @@ struct File {
     may_differ: Vec<String>,
 }
 
-static FILE: LazyLock<Option<File>> = LazyLock::new(|| toml_edit::de::from_str(include_str!("rules.toml")).ok());
+static FILE: LazyLock<Option<File>> = LazyLock::new(|| data::read(include_str!("rules.toml")).ok());
 
 /// The rules, in the order in which differences are shown.
 pub fn rules() -> &'static [Rule] {
@@ -71,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_rules_can_be_read_and_each_subject_has_one_place() {
-        toml_edit::de::from_str::<File>(include_str!("rules.toml")).unwrap();
+        data::read::<File>(include_str!("rules.toml")).unwrap();
         let ruled = rules().iter().map(|rule| &rule.subject);
         let mut named: Vec<&str> = ruled.chain(may_differ()).map(String::as_str).collect();
         let mut known: Vec<&str> = SUBJECTS.iter().map(|subject| subject.name).collect();
@@ -79,8 +81,17 @@ mod tests {
         known.sort_unstable();
         assert_eq!(named, known);
         for rule in rules() {
-            assert_eq!(rule.limit.is_some(), rule.needs == Needs::AtMost, "{}", rule.subject);
-            assert!(!rule.why.is_empty() && !rule.mend.is_empty(), "{}", rule.subject);
+            assert_eq!(
+                rule.limit.is_some(),
+                rule.needs == Needs::AtMost,
+                "{}",
+                rule.subject
+            );
+            assert!(
+                !rule.why.is_empty() && !rule.mend.is_empty(),
+                "{}",
+                rule.subject
+            );
         }
     }
 }
