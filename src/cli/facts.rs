@@ -66,7 +66,8 @@ async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-async fn one(work: &Work, host: &Host, session: &Session) -> Result<Facts, Failure> {
+/// Reads a host, as a task of the run.
+pub(super) async fn one(work: &Work, host: &Host, session: &Session) -> Result<Facts, Failure> {
     let task = work
         .emitter
         .task(Scope::host(&host.name).in_task("facts"), None);

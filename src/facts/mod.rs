@@ -8,6 +8,7 @@
 //! - [`os`], [`kernel`], [`libc`], [`cpu`], [`memory`], [`disk`], [`gpu`], [`network`], [`ports`],
 //!   [`init`], [`login`], [`machine`]: a parser each.
 //! - [`darwin`]: the basic answers of macOS.
+//! - [`settings`]: what is installed and set, read apart.
 //! - [`clock`]: how far a host's clock is from ours.
 
 pub mod clock;
@@ -25,6 +26,7 @@ pub mod network;
 pub mod os;
 pub mod ports;
 pub mod script;
+pub mod settings;
 #[cfg(test)]
 mod tests;
 
@@ -49,6 +51,7 @@ pub use memory::Memory;
 pub use network::{Address, Interface};
 pub use os::Os;
 pub use ports::Listening;
+pub use settings::Settings;
 
 /// What the script may take at most: 2 MiB, 64 KiB of complaints, 30 s.
 const CAPS: Caps = Caps {

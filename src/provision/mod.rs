@@ -1,0 +1,8 @@
+//! Making hosts the same: what differs and what mends it. Must not know
+//! playbooks, deployments, nor how anything is shown.
+//!
+//! - [`align`]: what is done about it, and taking it back.
+//! - [`drift`]: what differs between hosts that must be identical.
+
+pub mod align;
+pub mod drift;
