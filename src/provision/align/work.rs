@@ -79,6 +79,10 @@ pub async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
     }
 }
 
+/// Where administration's programs are; a login's own path may lack it.
+const PATHS: &str =
+    "PATH=\"${PATH:-/usr/bin:/bin}:/usr/sbin:/sbin\"; LC_ALL=C; export PATH LC_ALL\n";
+
 /// Runs a script as root that must end well.
 async fn must(
     session: &Session,
@@ -87,7 +91,7 @@ async fn must(
     time: Duration,
 ) -> Result<String, Failure> {
     let output = session
-        .run_as_root(step, script, caps(time))
+        .run_as_root(step, &format!("{PATHS}{script}"), caps(time))
         .await
         .map_err(|error| error.failure(session.host()))?;
     if output.ok() {

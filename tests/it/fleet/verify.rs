@@ -234,8 +234,8 @@ fn a_kernel_parameter_is_set_where_grub_keeps_it_and_taken_back() {
         "h2",
         "mkdir -p /etc/default/grub.d /boot/grub\n\
          printf 'GRUB_TIMEOUT=5\\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\" # mine\\n' >/etc/default/grub\n\
-         printf '#!/bin/sh\\ncat /etc/default/grub >/boot/grub/grub.cfg\\n' >/usr/local/sbin/update-grub\n\
-         chmod 755 /usr/local/sbin/update-grub; chmod 600 /etc/default/grub; update-grub",
+         printf '#!/bin/sh\\ncat /etc/default/grub >/boot/grub/grub.cfg\\n' >/usr/sbin/update-grub\n\
+         chmod 755 /usr/sbin/update-grub; chmod 600 /etc/default/grub; update-grub",
     );
     let seen = |lab: &Lab| {
         lab.sh(
@@ -267,7 +267,7 @@ fn a_kernel_parameter_is_set_where_grub_keeps_it_and_taken_back() {
     assert_eq!(seen(&lab), before);
     lab.sh(
         "h2",
-        "printf '#!/bin/sh\\necho no room on /boot >&2; exit 1\\n' >/usr/local/sbin/update-grub",
+        "printf '#!/bin/sh\\necho no room on /boot >&2; exit 1\\n' >/usr/sbin/update-grub",
     );
     let ran = run(&lab, &["align", "--yes"]).ended(1);
     assert!(
@@ -276,7 +276,10 @@ fn a_kernel_parameter_is_set_where_grub_keeps_it_and_taken_back() {
         ran.message()
     );
     let undo = ran.summary["undo"].as_str().unwrap().to_owned();
-    lab.sh("h2", "printf '#!/bin/sh\\ncat /etc/default/grub >/boot/grub/grub.cfg\\n' >/usr/local/sbin/update-grub");
+    lab.sh(
+        "h2",
+        "printf '#!/bin/sh\\ncat /etc/default/grub >/boot/grub/grub.cfg\\n' >/usr/sbin/update-grub",
+    );
     run(&lab, &["align", "--undo", &undo, "--yes"]).ended(0);
     assert_eq!(seen(&lab), before);
 }
