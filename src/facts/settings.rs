@@ -36,17 +36,22 @@ pub struct Settings {
     pub modprobe: Option<BTreeMap<String, String>>,
     /// What sysctl(8) is told to set in /etc.
     pub sysctl: Option<BTreeMap<String, String>>,
-    /// The files that the two are read from, by path.
+    /// How kernel parameters are brought to the boot loader: `grubby`, `update-grub`,
+    /// `grub2-mkconfig`, `grub-mkconfig`; `None` where it is none of these.
+    pub boot: Option<String>,
+    /// The files of modprobe.d and sysctl.d that the two are read from, and those that GRUB's
+    /// configuration is made of, by path.
     pub files: BTreeMap<String, String>,
 }
 
 impl Settings {
     /// From the script's sections.
     pub fn parse(sections: &Sections<'_>) -> Self {
-        let files = ["modprobe", "sysctl"].map(|name| files(sections.get(name)));
+        let files = ["modprobe", "sysctl", "boot"].map(|name| files(sections.get(name)));
         Self {
             installer: sections.find("installer").and_then(script::some),
             files: files.into_iter().flatten().collect(),
+            boot: script::value(sections.get("boot"), "way").map(str::to_owned),
             packages: sections.find("packages").map(packages),
             units: sections.find("units").map(units),
             modprobe: sections.find("modprobe").map(modprobe),
@@ -137,6 +142,9 @@ fn files(text: &str) -> BTreeMap<String, String> {
 
 /// Names that a text of a modprobe.d or sysctl.d file sets, as in [`Settings`].
 pub fn names_set(path: &str, text: &str) -> BTreeSet<String> {
+    if path.starts_with("/etc/default/") {
+        return BTreeSet::new();
+    }
     let barred: String = text.lines().map(|line| format!("|{line}\n")).collect();
     let section = format!("file {path}\n{barred}");
     let read = match path.starts_with("/etc/modprobe.d/") {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{Settings, settings};
+use crate::provision::boot::grub;
 use crate::provision::drift::{ABSENT, Comparison, Row};
 use crate::ssh::quote;
 
@@ -37,6 +38,12 @@ pub enum Change {
         from: String,
         /// The same.
         to: String,
+    },
+    /// GRUB's configuration made anew from its files, with this tool. When the run is taken back, it is
+    /// made after the files are back.
+    BootLoader {
+        /// `update-grub`, `grub2-mkconfig` or `grub-mkconfig`.
+        tool: String,
     },
     /// The login's membership in a group.
     Group {
@@ -73,6 +80,7 @@ impl Change {
                 text: Some(_),
             } => format!("{path} as on the reference"),
             Self::File { path, text: None } => format!("{path} removed"),
+            Self::BootLoader { tool } => format!("{tool} writes the boot loader's configuration"),
             Self::Unit { unit, from, to } => format!("{unit} {to} (was {from})"),
             Self::Group {
                 user,
@@ -126,6 +134,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     let mut plan = Plan::default();
     let (mut install, mut remove) = (BTreeMap::new(), BTreeSet::new());
     let mut files = BTreeSet::new();
+    let mut grub = Grub::new(host.settings);
     let rows = comparison.rows.iter();
     for row in rows.filter(|row| row.differs.contains(host.host)) {
         let own = value(row, host.host);
@@ -144,6 +153,15 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
                     plan.by_hand.push(by_hand(row, host));
                 }
                 files.extend(found);
+            }
+            ("parameters", Some(name), Some(wanted)) => {
+                if let Err(line) = grub.set(name, wanted) {
+                    let line = line.unwrap_or_else(|| by_hand(row, host).line);
+                    plan.by_hand.push(ByHand {
+                        line,
+                        ..by_hand(row, host)
+                    });
+                }
             }
             ("services", Some(unit), Some(wanted)) => plan.changes.push(Change::Unit {
                 unit: unit.to_owned(),
@@ -189,6 +207,110 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
         );
     }
     plan
+}
+
+/// GRUB's files, edited.
+struct Grub<'a> {
+    settings: &'a Settings,
+    edited: BTreeMap<String, String>,
+    /// Whether something is set already, and waits for a reboot.
+    waiting: bool,
+}
+
+impl<'a> Grub<'a> {
+    fn new(settings: &'a Settings) -> Self {
+        Self {
+            settings,
+            edited: BTreeMap::new(),
+            waiting: false,
+        }
+    }
+
+    /// The texts as they are by now, in the order in which GRUB's tools read them; what is read later
+    /// wins.
+    fn files(&self) -> Vec<(String, String)> {
+        let own = self.settings.files.iter();
+        own.filter(|(path, _)| path.starts_with("/etc/default/grub"))
+            .map(|(path, text)| {
+                let text = self.edited.get(path).unwrap_or(text);
+                (path.clone(), text.clone())
+            })
+            .collect()
+    }
+
+    /// Sets a parameter, or takes it out where it is to be absent.
+    ///
+    /// # Errors
+    /// With what a person types, where windlass does not edit; `None`: what the rule says.
+    fn set(&mut self, name: &str, wanted: &str) -> Result<(), Option<String>> {
+        // A repeated parameter, and one whose value holds what a shell reads, are a person's.
+        let value = match wanted {
+            ABSENT => None,
+            "set" => Some(None),
+            value => Some(Some(value)),
+        };
+        let argument = match value {
+            Some(Some(value)) => quote(&format!("{name}={value}")),
+            _ => quote(name),
+        };
+        match self.settings.boot.as_deref() {
+            Some("grubby") => {
+                let verb = if value.is_some() {
+                    "args"
+                } else {
+                    "remove-args"
+                };
+                return Err(Some(format!(
+                    "sudo grubby --update-kernel=ALL --{verb}={argument}, then reboot"
+                )));
+            }
+            Some(_) => {}
+            None => return Err(None),
+        }
+        let files = self.files();
+        let holding: Vec<&(String, String)> = files
+            .iter()
+            .filter(|(_, text)| grub::value(text, name).is_some())
+            .collect();
+        let places: Vec<&(String, String)> = match value {
+            None => holding,
+            Some(_) => {
+                let can = |(_, text): &&(String, String)| grub::edit(text, name, value).is_ok();
+                let place = holding.last().copied().or_else(|| files.iter().rfind(can));
+                place.or_else(|| files.first()).into_iter().collect()
+            }
+        };
+        if places.is_empty() {
+            // It comes from elsewhere: another boot loader, or a line typed at the start.
+            return Err(None);
+        }
+        for (path, text) in places {
+            let new =
+                grub::edit(text, name, value).map_err(|error| Some(format!("{path}, {error}")))?;
+            if new == *text {
+                self.waiting = true;
+            } else {
+                self.edited.insert(path.clone(), new);
+            }
+        }
+        Ok(())
+    }
+
+    fn changes(self) -> Vec<Change> {
+        let tool = self.settings.boot.clone().unwrap_or_default();
+        let mut changes: Vec<Change> = self
+            .edited
+            .into_iter()
+            .map(|(path, text)| Change::File {
+                path,
+                text: Some(text),
+            })
+            .collect();
+        if !changes.is_empty() {
+            changes.push(Change::BootLoader { tool });
+        }
+        changes
+    }
 }
 
 fn value<'a>(row: &'a Row, host: &str) -> Option<&'a str> {
@@ -370,5 +492,62 @@ mod tests {
                 && lines[2] == "do it",
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn kernel_parameters_are_edited_where_grub_keeps_them_and_else_a_line_to_type() {
+        let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt\"\n";
+        let more = "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT old=1\"\n";
+        let own = |boot: Option<&str>| Settings {
+            boot: boot.map(str::to_owned),
+            files: map(&[
+                ("/etc/default/grub", text),
+                ("/etc/default/grub.d/x.cfg", more),
+            ]),
+            ..Settings::default()
+        };
+        let rows = || {
+            vec![
+                row("parameters", Some("ttm.pages_limit"), "31457280", ABSENT),
+                row("parameters", Some("old"), ABSENT, "1"),
+                row("parameters", Some("iommu"), "off", "pt"),
+                row("parameters", Some("odd"), "a b", ABSENT),
+                row("parameters", Some("typed"), ABSENT, "1"),
+            ]
+        };
+        let found = planned(rows(), &own(Some("update-grub")), &Settings::default());
+        let file = |path: &str, text: &str| Change::File {
+            path: path.into(),
+            text: Some(text.into()),
+        };
+        let wanted = [
+            file(
+                "/etc/default/grub",
+                "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=off\"\n",
+            ),
+            file(
+                "/etc/default/grub.d/x.cfg",
+                "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT ttm.pages_limit=31457280\"\n",
+            ),
+            Change::BootLoader {
+                tool: "update-grub".into(),
+            },
+        ];
+        assert_eq!(found.changes, wanted);
+        let by_hand: Vec<Option<&str>> =
+            found.by_hand.iter().map(|one| one.key.as_deref()).collect();
+        assert_eq!(by_hand, [Some("odd"), Some("typed")]);
+        assert!(found.reboot.is_some());
+
+        let found = planned(rows(), &own(Some("grubby")), &Settings::default());
+        assert!(found.changes.is_empty());
+        let lines: Vec<&str> = found.by_hand.iter().map(|one| one.line.as_str()).collect();
+        assert!(
+            lines[0].contains("--args=ttm.pages_limit=31457280"),
+            "{lines:?}"
+        );
+        assert!(lines[1].contains("--remove-args=old"), "{lines:?}");
+        let found = planned(rows(), &own(None), &Settings::default());
+        assert_eq!((found.changes.len(), found.by_hand.len()), (0, 5));
     }
 }

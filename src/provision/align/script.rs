@@ -98,6 +98,7 @@ pub fn apply(change: &Change) -> String {
             remove,
         } => packages(installer, install, remove),
         Change::File { path, text } => file(path, text.as_deref()),
+        Change::BootLoader { tool } => boot_loader(tool),
         Change::Unit { unit, from, to } => self::unit(unit, from, to),
         Change::Group {
             user,
@@ -110,7 +111,8 @@ pub fn apply(change: &Change) -> String {
 /// Takes a change back; packages are compared with what was there before, see [`super::undo`].
 pub fn undo(run: &str, number: usize, change: &Change) -> Option<String> {
     match change {
-        Change::Packages { .. } => None,
+        // Both are done by what there is when the other changes are back.
+        Change::Packages { .. } | Change::BootLoader { .. } => None,
         Change::File { path, .. } => Some(restore(run, number, path)),
         Change::Unit { unit, from, to } => Some(self::unit(unit, to, from)),
         Change::Group {
@@ -216,6 +218,20 @@ fn restore(run: &str, number: usize, path: &str) -> String {
         "set -e\nif [ -e {absent} ]; then rm -f {path}; elif [ -e {kept} ] || [ -L {kept} ]; then \
          cp -a {kept} {new}; sync; mv {new} {path}; fi\n"
     )
+}
+
+/// Writes the boot loader's configuration anew.
+pub fn boot_loader(tool: &str) -> String {
+    match tool {
+        "update-grub" => "exec update-grub\n".to_owned(),
+        // Fedora and its kin keep it under another name.
+        tool => format!(
+            "for file in /boot/grub2/grub.cfg /boot/grub/grub.cfg; do\n\
+             if [ -e $file ]; then exec {} -o $file; fi\ndone\n\
+             echo 'there is neither /boot/grub2/grub.cfg nor /boot/grub/grub.cfg' >&2; exit 1\n",
+            quote(tool)
+        ),
+    }
 }
 
 fn unit(unit: &str, from: &str, to: &str) -> String {

@@ -79,6 +79,10 @@ pub async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
     }
 }
 
+/// Where administration's programs are; a login's own path may lack it.
+const PATHS: &str =
+    "PATH=\"${PATH:-/usr/bin:/bin}:/usr/sbin:/sbin\"; LC_ALL=C; export PATH LC_ALL\n";
+
 /// Runs a script as root that must end well.
 async fn must(
     session: &Session,
@@ -87,7 +91,7 @@ async fn must(
     time: Duration,
 ) -> Result<String, Failure> {
     let output = session
-        .run_as_root(step, script, caps(time))
+        .run_as_root(step, &format!("{PATHS}{script}"), caps(time))
         .await
         .map_err(|error| error.failure(session.host()))?;
     if output.ok() {
@@ -184,19 +188,25 @@ pub async fn runs(session: &Session) -> Result<Vec<String>, Failure> {
 /// With the step that failed.
 pub async fn undo(session: &Session, record: &Record) -> Result<(), Failure> {
     for (number, change) in record.changes.iter().enumerate().rev() {
-        let script = match script::undo(&record.run, number, change) {
-            Some(script) => script,
-            None => {
+        if let Some(script) = script::undo(&record.run, number, change) {
+            must(session, "take the run back", &script, LONG).await?;
+        }
+    }
+    // What is computed from other things is done when those are back.
+    for change in record.changes.iter().rev() {
+        let script = match change {
+            Change::BootLoader { tool } => Some(script::boot_loader(tool)),
+            Change::Packages { .. } => {
                 let now = settings::gather(session)
                     .await
                     .map_err(|error| error.failure(session.host()))?;
-                match packages_back(&record.before, &now) {
-                    Some(script) => script,
-                    None => continue,
-                }
+                packages_back(&record.before, &now)
             }
+            _ => None,
         };
-        must(session, "take the run back", &script, LONG).await?;
+        if let Some(script) = script {
+            must(session, "take the run back", &script, LONG).await?;
+        }
     }
     must(
         session,

@@ -218,3 +218,68 @@ fn what_can_be_mended_is_and_comes_back_byte_for_byte() {
     assert_eq!(["h2", "h3"].map(|host| kept(&lab, host)), before);
     run(&lab, &["align", "--undo", &undo, "--yes"]).ended(3);
 }
+
+#[test]
+fn a_kernel_parameter_is_set_where_grub_keeps_it_and_taken_back() {
+    if absent() {
+        return;
+    }
+    let lab = Lab::up(&[("h1", Kind::Root), ("h2", Kind::Root), ("h3", Kind::Root)]);
+    lab.sh(
+        "h1",
+        "sed 's/$/ ttm.pages_limit=31457280/' /proc/cmdline >/tmp/line; mount --bind /tmp/line /proc/cmdline",
+    );
+    // No host here has a boot loader: this one stands for it and writes down what it was given.
+    lab.sh(
+        "h2",
+        "mkdir -p /etc/default/grub.d /boot/grub\n\
+         printf 'GRUB_TIMEOUT=5\\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\" # mine\\n' >/etc/default/grub\n\
+         printf '#!/bin/sh\\ncat /etc/default/grub >/boot/grub/grub.cfg\\n' >/usr/sbin/update-grub\n\
+         chmod 755 /usr/sbin/update-grub; chmod 600 /etc/default/grub; update-grub",
+    );
+    let seen = |lab: &Lab| {
+        lab.sh(
+            "h2",
+            "stat -c '%a %U %Y' /etc/default/grub; cat /etc/default/grub; cat /boot/grub/grub.cfg",
+        )
+    };
+    let before = seen(&lab);
+    let ran = run(&lab, &["align", "--yes"]).ended(5);
+    let undo = ran.summary["undo"].as_str().unwrap().to_owned();
+    let planned = &ran.summary["hosts_planned"];
+    assert!(planned["h2"]["reboot"].is_string(), "{planned}");
+    assert_eq!(
+        planned["h3"]["by_hand"][0]["key"], "ttm.pages_limit",
+        "{planned}"
+    );
+    let wanted =
+        "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=31457280\" # mine\n";
+    assert_eq!(lab.sh("h2", "cat /etc/default/grub"), wanted);
+    assert_eq!(lab.sh("h2", "cat /boot/grub/grub.cfg"), wanted);
+    assert_eq!(lab.sh("h2", "stat -c %a /etc/default/grub").trim(), "600");
+    // It is set and waits for the reboot: nothing is left to change.
+    let again = run(&lab, &["align", "--yes"]).ended(5);
+    assert!(again.summary.get("undo").is_none(), "{:#}", again.summary);
+    assert!(again.summary["hosts_planned"]["h2"]["reboot"].is_string());
+
+    // A tool that fails leaves a sentence, and the run can be taken back.
+    run(&lab, &["align", "--undo", &undo, "--yes"]).ended(0);
+    assert_eq!(seen(&lab), before);
+    lab.sh(
+        "h2",
+        "printf '#!/bin/sh\\necho no room on /boot >&2; exit 1\\n' >/usr/sbin/update-grub",
+    );
+    let ran = run(&lab, &["align", "--yes"]).ended(1);
+    assert!(
+        ran.message().contains("h2") && ran.message().contains("no room on /boot"),
+        "{}",
+        ran.message()
+    );
+    let undo = ran.summary["undo"].as_str().unwrap().to_owned();
+    lab.sh(
+        "h2",
+        "printf '#!/bin/sh\\ncat /etc/default/grub >/boot/grub/grub.cfg\\n' >/usr/sbin/update-grub",
+    );
+    run(&lab, &["align", "--undo", &undo, "--yes"]).ended(0);
+    assert_eq!(seen(&lab), before);
+}
