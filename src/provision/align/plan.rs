@@ -182,6 +182,12 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     {
         plan.reboot = Some("modules take their options when they are loaded".into());
     }
+    let waiting = grub.waiting;
+    let before = plan.changes.len();
+    plan.changes.extend(grub.changes());
+    if plan.changes.len() > before || waiting {
+        plan.reboot = Some("the kernel takes its parameters when it starts".into());
+    }
     plan.changes
         .extend(files.into_iter().map(|path| Change::File {
             text: reference.files.get(&path).cloned(),
