@@ -121,7 +121,7 @@ mod tests {
         let more = ["start", "ready", "start", "ready", "start"];
         assert_eq!(new(&mut tail, &more), ["start"]);
         tail.begin("halo-1", "");
-        assert_eq!(new(&mut tail, &["start", "ready"]), ["ready"]);
+        assert_eq!(new(&mut tail, &["ready", "start", "stop"]), ["stop"]);
     }
 
     #[test]
