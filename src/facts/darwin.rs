@@ -195,5 +195,5 @@ fn speed(line: &str) -> Option<u32> {
         true => number * 1000.0,
         false => number,
     };
-    (mbit >= 1.0 && mbit < 1e9).then_some(mbit as u32)
+    (1.0..1e9).contains(&mbit).then_some(mbit as u32)
 }
