@@ -54,6 +54,10 @@ fn one(text: impl Into<String>) -> Option<Value> {
     Some(Value::One(text.into()))
 }
 
+fn on(flag: bool) -> &'static str {
+    if flag { "on" } else { "off" }
+}
+
 fn of(text: &Option<String>) -> Option<Value> {
     text.clone().map(Value::One)
 }
@@ -214,6 +218,52 @@ pub const SUBJECTS: &[Subject] = &[
     }),
     subject("modules", |h| many(h.settings?.modprobe.as_ref())),
     subject("sysctl", |h| many(h.settings?.sysctl.as_ref())),
+    subject("system_kind", |h| {
+        let kind = h.facts.packaging.system_kind?;
+        one(format!("{kind:?}").to_lowercase())
+    }),
+    subject("boot_firmware", |h| {
+        let kind = h.facts.boot_firmware.kind?;
+        one(format!("{kind:?}").to_lowercase())
+    }),
+    subject("secure_boot", |h| {
+        one(on(h.facts.boot_firmware.secure_boot?))
+    }),
+    subject("sleep", |h| {
+        let sleep = &h.facts.sleep;
+        let mut masked = sleep.masked.clone();
+        masked.sort_unstable();
+        sleep.possible?;
+        one(match masked.is_empty() {
+            true => "nothing masked".to_owned(),
+            false => format!("masked: {}", masked.join(" ")),
+        })
+    }),
+    subject("time_sync", |h| one(on(h.facts.sync.synchronised?))),
+    subject("time_zone", |h| of(&h.facts.sync.zone)),
+    subject("governor", |h| {
+        let governors = &h.facts.tuning.governors;
+        (!governors.is_empty()).then(|| Value::One(governors.join(" ")))
+    }),
+    subject("platform_profile", |h| of(&h.facts.tuning.platform_profile)),
+    subject("huge_pages", |h| of(&h.facts.tuning.transparent_hugepages)),
+    subject("cgroup", |h| one(format!("v{}", h.facts.tuning.cgroup?))),
+    subject("data_driver", |h| {
+        let interface = h.data_interface()?;
+        let driver = interface.driver.as_ref()?;
+        one(match &interface.driver_version {
+            Some(version) => format!("{driver} {version}"),
+            None => driver.clone(),
+        })
+    }),
+    subject("data_firmware", |h| {
+        of(&h.data_interface()?.firmware_version)
+    }),
+    subject("host_keys", |h| {
+        let keys = h.facts.identity.host_keys.as_ref()?.iter();
+        let keys = keys.map(|key| (key.fingerprint.clone(), key.algorithm.clone()));
+        Some(Value::Many(keys.collect()))
+    }),
     subject("hostname", |h| of(&h.facts.kernel.hostname)),
     subject("machine_id", |h| of(&h.facts.machine.machine_id)),
     subject("addresses", |h| {
