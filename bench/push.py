@@ -16,8 +16,8 @@ What is measured:
 - Every round sends it by each way to the host's disk, where nothing of it lies before: the ways
   alternate, and the order turns with each round. A time is that of the whole command, login included;
   for the raw connection, from before the connect until the receiver has written all.
-- windlass: the worker's program and the digests of the model file are there from a first push, which
-  is not counted. It takes two digests of all it sends and has the host's disk synced; scp and the raw
+- windlass: the worker's program and the digests of the model file and its pieces are there from a
+  first push, which is not counted (it takes a digest of all it sends, too). The host takes a digest of all that comes and has its disk synced; scp and the raw
   connection do neither, so scp is also measured with a `sync` of the file after it.
 - scp: `scp -c aes128-gcm@openssh.com`, the cipher that windlass takes. Raw: one TCP connection with
   sendfile on one side and read, write on the other.

@@ -10,6 +10,11 @@ pub fn memory(bytes: u64) -> String {
     scaled(bytes, 1024.0, ["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
+/// A count with its noun, e.g. `1 host`, `2 hosts`.
+pub fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 fn scaled(bytes: u64, step: f64, units: [&str; 5]) -> String {
     let mut value = bytes as f64;
     let [mut unit, larger @ ..] = units;

@@ -12,7 +12,7 @@
 //! - [`reach`]: the inventory's hosts as sessions, all at once.
 //! - [`facts`]: what was read from a host.
 //! - [`plan`]: which stage holds what; pure.
-//! - [`provision`]: whether hosts are the same where it matters.
+//! - [`provision`]: whether hosts are the same where it matters, making them so, and taking that back.
 //! - [`deploy`]: keys, pieces, workers, the control connection, the demo.
 //! - [`bench`]: measures what runs.
 //! - [`playbook`]: files of tasks, checked and run.

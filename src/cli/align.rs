@@ -9,8 +9,10 @@ use super::verify::{self, Read};
 use super::work::{Outcome, Work, perform};
 use crate::deploy::remote::{hosts, locks};
 use crate::event::{Exit, Failure, FailureKind, Scope, Status};
+use crate::figures::counted;
 use crate::provision::align::{self, Plan, work as doing};
 use crate::provision::drift::{self, compare};
+use crate::report::plain::harmless;
 
 /// Runs the command.
 pub fn align(common: &Common, arguments: &AlignArguments) -> Exit {
@@ -56,16 +58,16 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
     outcome
         .fields
         .insert("hosts_planned".into(), Value::Object(shown));
-    let changes: usize = plans.iter().map(|(_, plan)| plan.changes.len()).sum();
+    let waiting: usize = plans.iter().map(|(_, plan)| plan.changes.len()).sum();
     let mut failure = failures.into_iter().next();
-    if work.common.check || changes == 0 {
+    if work.common.check || waiting == 0 {
         for (read, plan) in &plans {
             let task = work
                 .emitter
                 .task(Scope::host(&read.host.name).in_task("align"), None);
             match plan.changes.len() {
                 0 => task.finish(Status::Ok, "nothing to change"),
-                count => task.finish(Status::WouldChange, counted(count)),
+                count => task.finish(Status::WouldChange, changes(count)),
             }
         }
         outcome.failure = failure.or_else(|| match work.common.check {
@@ -74,33 +76,20 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
         });
         return Ok(outcome);
     }
-    match work
-        .asker
-        .leave(
-            Scope::run(),
-            format!("{}\nmake these changes?", outcome.text),
-        )
-        .await
-    {
-        Some(true) => {}
-        Some(false) => {
-            let mut refused = Outcome::from(Failure::new(
-                FailureKind::Interrupted,
-                "nothing was changed",
-            ));
-            refused.fields = outcome.fields;
-            return Ok(refused);
+    let question = format!("{}\nmake these changes?", outcome.text);
+    match leave(work, question, &changes(waiting)).await {
+        Ok(true) => {}
+        Ok(false) => {
+            skipped(
+                work,
+                "align",
+                plans.iter().map(|(read, _)| read.host.name.as_str()),
+            );
+            return Ok(outcome);
         }
-        None => {
-            let mut refused = Outcome::from(Failure::new(
-                FailureKind::Usage,
-                format!(
-                    "{changes} changes wait for a yes: give --yes, or --check to see them only"
-                ),
-            ));
-            refused.fields = outcome.fields;
-            refused.text = outcome.text;
-            return Ok(refused);
+        Err(failure) => {
+            outcome.failure = Some(failure);
+            return Ok(outcome);
         }
     }
     let made = join_all(
@@ -111,9 +100,11 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
                 let task = work
                     .emitter
                     .task(Scope::host(&read.host.name).in_task("align"), None);
-                match make(work, read, plan).await {
+                let holder = locks::holder(&work.run);
+                let (session, before) = (&read.session, &read.settings);
+                match doing::make(session, &work.run, &holder, &plan.changes, before).await {
                     Ok(()) => {
-                        task.finish(Status::Changed, counted(plan.changes.len()));
+                        task.finish(Status::Changed, changes(plan.changes.len()));
                         Ok(())
                     }
                     Err(error) => {
@@ -134,17 +125,6 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Makes one host's changes.
-async fn make(work: &Work, read: &Read, plan: &Plan) -> Result<(), Failure> {
-    let session = &read.session;
-    let _lock = doing::lock(session, &locks::holder(&work.run)).await?;
-    doing::begin(session, &work.run, &plan.changes, &read.settings).await?;
-    for change in &plan.changes {
-        doing::apply(session, change).await?;
-    }
-    Ok(())
-}
-
 /// What stays different: the run ends with the status for drift. `None` when nothing does.
 fn left(reference: &str, plans: &[(&Read, Plan)]) -> Option<Failure> {
     let by_hand: usize = plans.iter().map(|(_, plan)| plan.by_hand.len()).sum();
@@ -155,10 +135,10 @@ fn left(reference: &str, plans: &[(&Read, Plan)]) -> Option<Failure> {
         .collect();
     let mut what = Vec::new();
     if by_hand > 0 {
-        what.push(match by_hand {
-            1 => format!("1 difference to {reference} is left to be mended by hand"),
-            count => format!("{count} differences to {reference} are left to be mended by hand"),
-        });
+        let differences = counted(by_hand, "difference", "differences");
+        what.push(format!(
+            "left to be mended by hand: {differences} to {reference}"
+        ));
     }
     if !reboots.is_empty() {
         what.push(format!("a reboot is pending on {}", reboots.join(", ")));
@@ -224,43 +204,29 @@ async fn undo(work: &Work, run: &str) -> Result<Outcome, Failure> {
             let task = work
                 .emitter
                 .task(Scope::host(&host.name).in_task("undo"), None);
-            task.finish(Status::WouldChange, counted(record.changes.len()));
+            task.finish(Status::WouldChange, changes(record.changes.len()));
         }
         outcome.failure = failures.into_iter().next();
         return Ok(outcome);
     }
     if !wanted.is_empty() {
-        match work
-            .asker
-            .leave(Scope::run(), format!("{}take this back?", outcome.text))
-            .await
-        {
-            Some(true) => {}
-            Some(false) => {
-                return Err(Failure::new(
-                    FailureKind::Interrupted,
-                    "nothing was changed",
-                ));
-            }
-            None => {
-                return Err(Failure::new(
-                    FailureKind::Usage,
-                    "taking a run back waits for a yes: give --yes, or --check to see it only",
-                ));
-            }
+        let question = format!("{}take this back?", outcome.text);
+        if !leave(work, question, "taking this back").await? {
+            skipped(
+                work,
+                "undo",
+                wanted.iter().map(|(host, ..)| host.name.as_str()),
+            );
+            return Ok(outcome);
         }
     }
     let done = join_all(wanted.iter().map(|(host, session, record)| async move {
         let task = work
             .emitter
             .task(Scope::host(&host.name).in_task("undo"), None);
-        let undone = async {
-            let _lock = doing::lock(session, &locks::holder(&work.run)).await?;
-            doing::undo(session, record).await
-        };
-        match undone.await {
+        match doing::undo(session, &locks::holder(&work.run), record).await {
             Ok(()) => {
-                task.finish(Status::Changed, counted(record.changes.len()));
+                task.finish(Status::Changed, changes(record.changes.len()));
                 Ok(())
             }
             Err(error) => {
@@ -276,11 +242,27 @@ async fn undo(work: &Work, run: &str) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-fn counted(count: usize) -> String {
-    match count {
-        1 => "1 change".to_owned(),
-        count => format!("{count} changes"),
+/// Asks for leave; an error where nobody can be asked.
+async fn leave(work: &Work, question: String, what: &str) -> Result<bool, Failure> {
+    let answer = work.asker.leave(Scope::run(), question).await;
+    answer.ok_or_else(|| {
+        Failure::new(
+            FailureKind::Usage,
+            format!("{what} needs leave, and nobody can be asked here: give --yes, or --check to see it only"),
+        )
+    })
+}
+
+/// Tells that a person said no.
+fn skipped<'a>(work: &Work, task: &str, hosts: impl Iterator<Item = &'a str>) {
+    for host in hosts {
+        let task = work.emitter.task(Scope::host(host).in_task(task), None);
+        task.finish(Status::Skipped, "nothing was changed");
     }
+}
+
+fn changes(count: usize) -> String {
+    counted(count, "change", "changes")
 }
 
 fn shown(plan: &Plan) -> Value {
@@ -293,11 +275,6 @@ fn shown(plan: &Plan) -> Value {
 }
 
 fn text(reference: &str, plans: &[(&Read, Plan)]) -> String {
-    let plain = |text: String| -> String {
-        text.chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect()
-    };
     let mut out = String::new();
     for (read, plan) in plans {
         out.push_str(&format!("{}\n", read.host.name));
@@ -305,7 +282,7 @@ fn text(reference: &str, plans: &[(&Read, Plan)]) -> String {
             out.push_str(&format!("  as {reference}\n"));
         }
         for change in &plan.changes {
-            out.push_str(&format!("  {}\n", plain(change.words())));
+            out.push_str(&format!("  {}\n", harmless(&change.words())));
         }
         for one in &plan.by_hand {
             let key = one
@@ -313,7 +290,7 @@ fn text(reference: &str, plans: &[(&Read, Plan)]) -> String {
                 .as_ref()
                 .map(|key| format!(" {key}"))
                 .unwrap_or_default();
-            out.push_str(&plain(format!(
+            out.push_str(&harmless(&format!(
                 "  by hand, {}{key}: {}",
                 one.subject, one.line
             )));

@@ -13,6 +13,7 @@ use crate::event::{Exit, Failure, FailureKind, Scope, Status};
 use crate::facts::{self, Facts, FileSystem, Room, clock};
 use crate::figures::memory;
 use crate::inventory::Host;
+use crate::report::plain::harmless;
 use crate::ssh::Session;
 
 /// How sure the comparison of clocks must be before it is measured again, nanoseconds.
@@ -153,20 +154,13 @@ fn text(host: &str, facts: &Facts) -> String {
     for (name, value) in rows {
         let label = if name == last { "" } else { name };
         last = name;
-        out.push_str(&format!("  {label:<10}  {}\n", plain(&value)));
+        out.push_str(&format!("  {label:<10}  {}\n", harmless(&value)));
     }
     out
 }
 
 fn unknown() -> String {
     "unknown".into()
-}
-
-/// A host's text without what could steer a terminal.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 fn joined<'a>(parts: impl IntoIterator<Item = &'a Option<String>>) -> String {

@@ -13,6 +13,7 @@ use super::work::{Outcome, Work, perform};
 use crate::deploy::remote::hosts;
 use crate::event::{Event, Exit, Failure, FailureKind, Level, Scope, Status};
 use crate::facts::{Facts, Settings, settings};
+use crate::figures::counted;
 use crate::inventory::Host;
 use crate::nearest::nearest;
 use crate::provision::drift::{self, Bad, Comparison, Seen, compare, known_bad};
@@ -192,7 +193,7 @@ fn verdict(host: &str, comparison: &Comparison, bad: &[Bad]) -> (Status, String)
     let bad = bad.iter().filter(|bad| bad.host == host).count();
     let mut words = Vec::new();
     if differs > 0 {
-        words.push(counted(differs, "difference"));
+        words.push(counted(differs, "difference", "differences"));
     }
     if bad > 0 {
         words.push(format!("{bad} known bad"));
@@ -208,13 +209,6 @@ fn verdict(host: &str, comparison: &Comparison, bad: &[Bad]) -> (Status, String)
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
-    match count {
-        1 => format!("1 {what}"),
-        count => format!("{count} {what}s"),
-    }
-}
-
 /// Why the run ends with the status for drift; `None` when all is as it should be.
 fn drifted(comparison: &Comparison, bad: &[Bad]) -> Option<Failure> {
     let mut hosts = comparison.drifted();
@@ -226,7 +220,7 @@ fn drifted(comparison: &Comparison, bad: &[Bad]) -> Option<Failure> {
     let rows = comparison.rows.len();
     let mut what = Vec::new();
     if rows > 0 {
-        what.push(counted(rows, "difference"));
+        what.push(counted(rows, "difference", "differences"));
     }
     if !bad.is_empty() {
         what.push(format!("{} known bad", bad.len()));

@@ -13,6 +13,9 @@ use crate::ssh::{Caps, Session, SshError, quote};
 /// The script without what is set before it.
 const SCRIPT: &str = include_str!("settings.sh");
 
+/// Where modprobe(8) reads what it is told.
+pub const MODPROBE: &str = "/etc/modprobe.d/";
+
 /// What it may take at most: 4 MiB (some ten thousand packages), 30 s.
 const CAPS: Caps = Caps {
     stdout: 4 << 20,
@@ -47,15 +50,23 @@ pub struct Settings {
 impl Settings {
     /// From the script's sections.
     pub fn parse(sections: &Sections<'_>) -> Self {
-        let files = ["modprobe", "sysctl", "boot"].map(|name| files(sections.get(name)));
+        let of = |name: &str| sections.find(name).map(files);
+        let (module_files, sysctl_files) = (of("modprobe"), of("sysctl"));
+        fn texts(files: &BTreeMap<String, String>) -> impl Iterator<Item = &str> {
+            files.values().map(String::as_str)
+        }
         Self {
             installer: sections.find("installer").and_then(script::some),
-            files: files.into_iter().flatten().collect(),
-            boot: script::value(sections.get("boot"), "way").map(str::to_owned),
             packages: sections.find("packages").map(packages),
             units: sections.find("units").map(units),
-            modprobe: sections.find("modprobe").map(modprobe),
-            sysctl: sections.find("sysctl").map(sysctl),
+            modprobe: module_files.as_ref().map(|files| modprobe(texts(files))),
+            sysctl: sysctl_files.as_ref().map(|files| sysctl(texts(files))),
+            boot: script::value(sections.get("boot"), "way").map(str::to_owned),
+            files: [module_files, sysctl_files, of("boot")]
+                .into_iter()
+                .flatten()
+                .flatten()
+                .collect(),
         }
     }
 }
@@ -140,26 +151,22 @@ fn files(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Names that a text of a modprobe.d or sysctl.d file sets, as in [`Settings`].
+/// Names that a text of a modprobe.d or sysctl.d file sets, as in [`Settings`]; none for other files.
 pub fn names_set(path: &str, text: &str) -> BTreeSet<String> {
-    if path.starts_with("/etc/default/") {
-        return BTreeSet::new();
-    }
-    let barred: String = text.lines().map(|line| format!("|{line}\n")).collect();
-    let section = format!("file {path}\n{barred}");
-    let read = match path.starts_with("/etc/modprobe.d/") {
-        true => modprobe(&section),
-        false => sysctl(&section),
+    let read = match path {
+        path if path.starts_with(MODPROBE) => modprobe([text]),
+        path if path.starts_with("/etc/sysctl") => sysctl([text]),
+        _ => BTreeMap::new(),
     };
     read.into_keys().collect()
 }
 
-/// The files' lines without comments and without those that are continued apart.
-fn lines(text: &str) -> Vec<String> {
+/// The texts' lines without comments and without those that are continued apart.
+fn lines<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut lines = Vec::new();
-    for (_, text) in parts(text, "file") {
+    for text in texts {
         let mut whole = String::new();
-        for line in text.lines().filter_map(|line| line.strip_prefix('|')) {
+        for line in text.lines() {
             match line.strip_suffix('\\') {
                 Some(begun) => whole.push_str(begun),
                 None => {
@@ -177,9 +184,9 @@ fn lines(text: &str) -> Vec<String> {
     lines
 }
 
-fn modprobe(text: &str) -> BTreeMap<String, String> {
+fn modprobe<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
-    for line in lines(text) {
+    for line in lines(texts) {
         let mut words = line.split_whitespace();
         let (Some(what), Some(module)) = (words.next(), words.next()) else {
             continue;
@@ -206,8 +213,8 @@ fn modprobe(text: &str) -> BTreeMap<String, String> {
     found
 }
 
-fn sysctl(text: &str) -> BTreeMap<String, String> {
-    lines(text)
+fn sysctl<'a>(texts: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
+    lines(texts)
         .iter()
         .filter_map(|line| {
             let (name, value) = line.split_once('=')?;

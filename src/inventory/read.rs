@@ -9,6 +9,7 @@ use super::fault::{Faults, offer};
 use super::key::{self, KEYS, Kind, Setting};
 use super::range;
 use super::tree::{Node, Table, Value};
+use crate::figures::counted;
 use crate::secret::Secret;
 
 /// A value and where it stands.
@@ -455,11 +456,6 @@ fn hosts(table: &Table, tables: &mut Tables, faults: &mut Faults<'_>) {
             settings,
         });
     }
-}
-
-/// `1 host`, `2 hosts`.
-pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 /// A host's table as written.

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::super::table::table;
-use super::counted;
+use crate::figures::counted;
 use crate::provision::drift::{Bad, Comparison, Row, rules};
+use crate::report::plain::harmless;
 
 /// Most characters of a value in a column.
 const WIDEST: usize = 36;
@@ -23,9 +24,9 @@ pub fn text(comparison: &Comparison, bad: &[Bad]) -> String {
     for bad in bad {
         out.push_str(&format!(
             "{}: {} {} is known bad: {}; {} ({})\n",
-            plain(&bad.host),
+            harmless(&bad.host),
             bad.subject,
-            plain(&bad.value),
+            harmless(&bad.value),
             bad.what,
             bad.mend,
             bad.source
@@ -36,7 +37,7 @@ pub fn text(comparison: &Comparison, bad: &[Bad]) -> String {
     }
     out.push_str(&format!(
         "{} as the rules ask",
-        counted(comparison.equal, "subject")
+        counted(comparison.equal, "subject", "subjects")
     ));
     if !comparison.untold.is_empty() {
         out.push_str(&format!("; no host tells {}", comparison.untold.join(", ")));
@@ -82,7 +83,7 @@ fn line(row: &Row, hosts: &[&str]) -> Vec<String> {
         Some(key) => format!("{} {key}", row.subject),
         None => row.subject.clone(),
     };
-    let mut cells = vec![short(&plain(&name))];
+    let mut cells = vec![short(&harmless(&name))];
     let reference = hosts.first().and_then(|host| row.values.get(*host));
     cells.extend(hosts.iter().enumerate().map(|(column, host)| {
         let Some(value) = row.values.get(*host) else {
@@ -90,7 +91,7 @@ fn line(row: &Row, hosts: &[&str]) -> Vec<String> {
         };
         let shown = value
             .as_deref()
-            .map_or_else(|| "unknown".to_owned(), |v| short(&plain(v)));
+            .map_or_else(|| "unknown".to_owned(), |v| short(&harmless(v)));
         if row.differs.contains(*host) {
             format!("✗ {shown}")
         } else if row.unknown.contains(*host) {
@@ -131,18 +132,11 @@ fn reasons(comparison: &Comparison) -> String {
         out.push_str(&format!(
             "{subject}: {}\n  mend: {}\n",
             row.why,
-            rule.mend.replace("{key}", &plain(&named))
+            rule.mend.replace("{key}", &harmless(&named))
         ));
     }
     out.push('\n');
     out
-}
-
-/// A host's text without what could steer a terminal.
-fn plain(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 fn short(text: &str) -> String {

@@ -179,7 +179,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     }
     if files
         .iter()
-        .any(|path: &String| path.starts_with("/etc/modprobe.d/"))
+        .any(|path: &String| path.starts_with(settings::MODPROBE))
     {
         plan.reboot = Some("modules take their options when they are loaded".into());
     }

@@ -33,21 +33,12 @@ fn failed(session: &Session, step: &str, what: impl Into<String>) -> Failure {
 }
 
 /// A host that is held for this run. Dropping it gives it back.
-pub struct Lock {
+struct Lock {
     _stream: Stream,
 }
 
-impl std::fmt::Debug for Lock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Lock")
-    }
-}
-
 /// Holds a host against other runs that change it.
-///
-/// # Errors
-/// When another run holds it, named; or it cannot be held.
-pub async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
+async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
     let mut stream = session
         .open("take the lock", &script::lock(holder), true)
         .await
@@ -59,7 +50,12 @@ pub async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
     };
     let read = tokio::time::timeout(SOON, read).await;
     match (read, line.trim_end()) {
-        (Ok(Ok(_)), "held" | "absent") => Ok(Lock { _stream: stream }),
+        (Ok(Ok(_)), "held") => Ok(Lock { _stream: stream }),
+        (Ok(Ok(_)), "absent") => Err(failed(
+            session,
+            "lock",
+            "there is no flock, so another run could change this host at the same time; install util-linux there",
+        )),
         (Ok(Ok(_)), said) if said.starts_with("taken ") => {
             let by = said.strip_prefix("taken ").unwrap_or_default();
             let by: String = by.chars().filter(|c| !c.is_control()).collect();
@@ -108,16 +104,19 @@ async fn must(
     Err(failed(session, step, format!("{step}: {why}")))
 }
 
-/// Writes down what a run is about to do, and how things are now.
+/// Makes a run's changes on a host, which is held meanwhile. What takes them back is written down
+/// before the first.
 ///
 /// # Errors
-/// When it cannot be written; nothing was changed then.
-pub async fn begin(
+/// With the step that failed and its last words; what was changed until then can be taken back.
+pub async fn make(
     session: &Session,
     run: &str,
+    holder: &str,
     changes: &[Change],
     before: &Settings,
 ) -> Result<(), Failure> {
+    let _lock = lock(session, holder).await?;
     let record = Record {
         v: VERSION,
         run: run.to_owned(),
@@ -129,15 +128,9 @@ pub async fn begin(
     };
     let script = script::begin(&record).map_err(Failure::internal)?;
     must(session, "keep what takes it back", &script, SOON).await?;
-    Ok(())
-}
-
-/// Makes one change.
-///
-/// # Errors
-/// With the last words of what failed.
-pub async fn apply(session: &Session, change: &Change) -> Result<(), Failure> {
-    must(session, &change.words(), &script::apply(change), LONG).await?;
+    for change in changes {
+        must(session, &change.words(), &script::apply(change), LONG).await?;
+    }
     Ok(())
 }
 
@@ -180,13 +173,14 @@ pub async fn runs(session: &Session) -> Result<Vec<String>, Failure> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Takes a run back: its changes in reverse, packages to the versions that were there before, those
+/// Takes a run back on a host, which is held meanwhile: its changes in reverse, packages to the versions that were there before, those
 /// too that came along with others. What was taken back stays so when a later step fails, and running
 /// it again goes on.
 ///
 /// # Errors
 /// With the step that failed.
-pub async fn undo(session: &Session, record: &Record) -> Result<(), Failure> {
+pub async fn undo(session: &Session, holder: &str, record: &Record) -> Result<(), Failure> {
+    let _lock = lock(session, holder).await?;
     for (number, change) in record.changes.iter().enumerate().rev() {
         if let Some(script) = script::undo(&record.run, number, change) {
             must(session, "take the run back", &script, LONG).await?;

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::provision::boot::parameters::{Quotes, all};
+
 /// Names of parameters that name a disk, an image or a host, so that identical machines differ in them.
 const OWN: &[&str] = &[
     "BOOT_IMAGE",
@@ -30,12 +32,8 @@ const OWN: &[&str] = &[
 /// without a value has the value `set`. In names, `-` and `_` are the same.
 pub fn comparable(line: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
-    for word in words(line) {
-        let (name, value) = word.split_once('=').unwrap_or((&word, "set"));
-        // What follows is for the first process.
-        if name == "--" {
-            break;
-        }
+    for (name, value) in all(line, Quotes::Plain) {
+        let value = value.unwrap_or("set");
         if OWN.contains(&name) {
             continue;
         }
@@ -46,26 +44,6 @@ pub fn comparable(line: &str) -> BTreeMap<String, String> {
         entry.push_str(value);
     }
     found
-}
-
-/// Words between blanks; blanks within double quotes do not part.
-fn words(line: &str) -> Vec<String> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut quoted = false;
-    for c in line.chars() {
-        if c == '"' {
-            quoted = !quoted;
-        }
-        if c.is_whitespace() && !quoted {
-            words.push(std::mem::take(&mut word));
-        } else {
-            word.push(c);
-        }
-    }
-    words.push(word);
-    words.retain(|word| !word.is_empty());
-    words
 }
 
 #[cfg(test)]

@@ -139,20 +139,40 @@ impl Settings {
     }
 }
 
+/// What a worker has said.
 #[derive(Default)]
-struct Said {
-    reports: Vec<FromWorker>,
-    ended: bool,
+pub struct Said {
+    pub reports: Vec<FromWorker>,
+    pub ended: bool,
 }
 
-type Heard = Arc<(Mutex<Said>, Condvar)>;
+pub type Heard = Arc<(Mutex<Said>, Condvar)>;
 
 /// Also after a test has failed while it held it: the thread that hears goes on.
-fn lock(heard: &Heard) -> std::sync::MutexGuard<'_, Said> {
+pub fn lock(heard: &Heard) -> std::sync::MutexGuard<'_, Said> {
     heard
         .0
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Hears a worker's reports until it ends.
+pub fn hear(output: std::process::ChildStdout) -> Heard {
+    let said: Heard = Arc::default();
+    let heard = said.clone();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let report = serde_json::from_str(&line).unwrap_or(FromWorker::Log {
+                level: "nonsense".into(),
+                message: line,
+            });
+            lock(&heard).reports.push(report);
+            heard.1.notify_all();
+        }
+        lock(&heard).ended = true;
+        heard.1.notify_all();
+    });
+    said
 }
 
 /// One worker's process.
@@ -173,20 +193,7 @@ impl Worker {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said: Heard = Arc::default();
-        let (output, heard) = (child.stdout.take().unwrap(), said.clone());
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let report = serde_json::from_str(&line).unwrap_or(FromWorker::Log {
-                    level: "nonsense".into(),
-                    message: line,
-                });
-                lock(&heard).reports.push(report);
-                heard.1.notify_all();
-            }
-            lock(&heard).ended = true;
-            heard.1.notify_all();
-        });
+        let said = hear(child.stdout.take().unwrap());
         let mut worker = Self {
             stage: assignment.stage,
             pid: child.id(),

@@ -1,18 +1,19 @@
 //! Deployments whose stages run from folders, as units do.
 
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use serde_json::Value;
 use windlass_wire::assignment::{FromWorker, ORDERS_FILE, Orders};
 use windlass_wire::telemetry::HeadStatus;
 
-use super::super::cluster::harness::{Model, Settings, assignments, worker_program};
+use super::super::cluster::harness::{
+    Heard, Model, Settings, assignments, hear, lock, worker_program,
+};
 use super::super::cluster::http::{PATIENCE, control};
 
 /// Ports that were free a moment ago.
@@ -23,18 +24,6 @@ pub fn ports(count: usize) -> Vec<u16> {
     all.iter()
         .map(|one| one.local_addr().unwrap().port())
         .collect()
-}
-
-#[derive(Default)]
-struct Said {
-    reports: Vec<FromWorker>,
-    ended: bool,
-}
-
-type Heard = Arc<(Mutex<Said>, Condvar)>;
-
-fn lock(heard: &Heard) -> MutexGuard<'_, Said> {
-    heard.0.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A stage's process.
@@ -171,20 +160,7 @@ impl Deployment {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said: Heard = Arc::default();
-        let (output, heard) = (child.stdout.take().unwrap(), said.clone());
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let report = serde_json::from_str(&line).unwrap_or(FromWorker::Log {
-                    level: "nonsense".into(),
-                    message: line,
-                });
-                lock(&heard).reports.push(report);
-                heard.1.notify_all();
-            }
-            lock(&heard).ended = true;
-            heard.1.notify_all();
-        });
+        let said = hear(child.stdout.take().unwrap());
         self.running[stage] = Some(Process { child, said });
     }
 
