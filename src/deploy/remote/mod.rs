@@ -1,13 +1,16 @@
 //! Deployments on the inventory's hosts: everything from the first look to chat, over sessions.
 //! Emits events; must not know how they are shown.
 //!
-//! - [`base`], [`unit`], [`conditions`], [`record`], [`program`]: decisions and texts; pure.
+//! - [`base`], [`unit`], [`conditions`], [`record`], [`program`], [`reasons`], [`behind`]: decisions and
+//!   texts; pure.
 //! - [`install`], [`locks`], [`probe`], [`push`], [`deployment`], [`forward`]: what is done there.
 //! - [`source`]: what is known of a model's pieces; [`feed`]: where their bytes come from;
 //!   [`elsewhere`]: a model file on a host; [`held`]: what a host holds of them, by `sh` alone.
 //! - [`watch`]: a running deployment as events, for those who only look.
 
 pub mod base;
+pub mod behind;
+mod check;
 pub mod conditions;
 pub mod context;
 pub mod deployment;
@@ -27,6 +30,7 @@ pub mod prepare;
 pub mod probe;
 pub mod program;
 pub mod push;
+pub mod reasons;
 pub mod record;
 pub mod service;
 pub mod site;

@@ -11,6 +11,9 @@ use super::Prepared;
 use crate::deploy::remote::context::Context;
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Stop};
 
+/// How long a task that is over its time may take to end what it started.
+const ENDING: Duration = Duration::from_secs(20);
+
 /// A task with all it is done with, but for its hosts.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt<'a> {
@@ -89,6 +92,7 @@ impl Attempt<'_> {
                 folder: self.task.folder.as_deref(),
                 workers: &self.prepared.options.workers,
                 mark: self.mark.to_owned(),
+                timeout: self.task.timeout,
             };
             let result = self.within_time(&work).await;
             let reason = match &result {
@@ -125,13 +129,16 @@ impl Attempt<'_> {
         let Some(limit) = self.task.timeout else {
             return self.task.kind.act(work).await;
         };
-        tokio::time::timeout(limit, self.task.kind.act(work))
+        // One that ends what it started needs a moment for that.
+        let patience = if self.task.kind.keeps_time() {
+            limit.saturating_add(ENDING)
+        } else {
+            limit
+        };
+        tokio::time::timeout(patience, self.task.kind.act(work))
             .await
             .unwrap_or_else(|_| {
-                let message = format!(
-                    "it did not end within its timeout of {} s",
-                    limit.as_secs_f64()
-                );
+                let message = work.too_long(limit);
                 Err(match work.hosts {
                     [one] => work.failed(one.name(), message),
                     _ => Failure::new(FailureKind::Host, message).at(work.task),
