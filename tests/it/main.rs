@@ -23,6 +23,7 @@ mod pieces;
 mod playbook;
 #[cfg(target_os = "linux")]
 mod readers;
+mod recorded;
 mod schema;
 mod ssh;
 mod support;
