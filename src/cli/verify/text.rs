@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(lines[3], "packages zstd     1.5                ✗ 1.4");
         assert!(found.contains("kernel: the GPU's driver"), "{found}");
         assert!(
-            found.contains("  mend: install odd\u{fffd}[2J, zstd in"),
+            found.contains("or install odd\u{fffd}[2J, zstd in"),
             "{found}"
         );
         assert!(

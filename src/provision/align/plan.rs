@@ -150,16 +150,17 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
             ("modules" | "sysctl", Some(name), _) => {
                 let found = touched(name, host.settings, reference);
                 if found.is_empty() {
-                    plan.by_hand.push(by_hand(row, host));
+                    plan.by_hand.push(by_hand(row, host, &comparison.reference));
                 }
                 files.extend(found);
             }
             ("parameters", Some(name), Some(wanted)) => {
                 if let Err(line) = grub.set(name, wanted) {
-                    let line = line.unwrap_or_else(|| by_hand(row, host).line);
+                    let line =
+                        line.unwrap_or_else(|| by_hand(row, host, &comparison.reference).line);
                     plan.by_hand.push(ByHand {
                         line,
-                        ..by_hand(row, host)
+                        ..by_hand(row, host, &comparison.reference)
                     });
                 }
             }
@@ -173,7 +174,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
                 group: group.to_owned(),
                 member: wanted != ABSENT,
             }),
-            _ => plan.by_hand.push(by_hand(row, host)),
+            _ => plan.by_hand.push(by_hand(row, host, &comparison.reference)),
         }
     }
     if files
@@ -181,6 +182,11 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
         .any(|path: &String| path.starts_with("/etc/modprobe.d/"))
     {
         plan.reboot = Some("modules take their options when they are loaded".into());
+    }
+    if plan.reboot.is_none() && files.iter().any(|path| path.contains("sysctl")) {
+        plan.reboot = Some(
+            "the kernel's settings are read when it starts (or now: sudo sysctl --system)".into(),
+        );
     }
     let waiting = grub.waiting;
     let before = plan.changes.len();
@@ -348,11 +354,8 @@ fn touched(name: &str, own: &Settings, reference: &Settings) -> BTreeSet<String>
     found
 }
 
-fn by_hand(row: &Row, host: Subject<'_>) -> ByHand {
-    let wanted = row.values.iter().find(|(name, _)| **name != host.host);
-    let wanted = wanted
-        .and_then(|(_, value)| value.as_deref())
-        .unwrap_or_default();
+fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
+    let wanted = value(row, reference).unwrap_or_default();
     let key = row.key.as_deref().unwrap_or_default();
     let line = match (row.subject.as_str(), host.settings.installer.as_deref()) {
         ("hostname", _) => "sudo hostnamectl set-hostname NAME".to_owned(),
@@ -368,7 +371,17 @@ fn by_hand(row: &Row, host: Subject<'_>) -> ByHand {
         ("packages", Some("rpm-ostree")) => {
             "sudo rpm-ostree deploy VERSION with the reference's version, then reboot".to_owned()
         }
-        _ => row.mend.clone(),
+        ("parameters", _) => match wanted {
+            ABSENT => format!("take {key} out of the kernel's parameters, and reboot"),
+            "set" => format!("add {key} to the kernel's parameters, and reboot"),
+            value => format!("set {key}={value} among the kernel's parameters, and reboot"),
+        },
+        _ => {
+            let mend = row.mend.as_str();
+            mend.strip_prefix("windlass align; or ")
+                .unwrap_or(mend)
+                .to_owned()
+        }
     };
     ByHand {
         subject: row.subject.clone(),
