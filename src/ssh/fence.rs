@@ -13,14 +13,16 @@ pub(super) const NOISE: usize = 1 << 20;
 pub(super) const END: &[u8] = b"end\n";
 
 /// Ends a process group, `$1`: asked first, three seconds after the input's end or at the word; made to
-/// five seconds later. `kill` is written as every shell takes it.
+/// five seconds later. `kill` is written as every shell takes it. Whoever started it keeps a stream open
+/// to it (descriptor 4), so that the end of all streams is the end of the group.
 const GUARD: &str = "windlass_nap() { sleep 0.1 2>/dev/null || { sleep 1; n=$((n-9)); }; n=$((n-1)); }; \
      n=30; while read -r word; do if [ \"$word\" = end ]; then n=0; break; fi; done; \
      while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done; kill -s TERM -- \"$1\"; \
-     n=50; while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done; kill -s KILL -- \"$1\"";
+     n=50; while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done; kill -s KILL -- \"$1\"; \
+     n=20; while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done";
 
 /// How long a script of [`Markers::bound`] may take to end when it is made to.
-pub(super) const ENDING: std::time::Duration = std::time::Duration::from_secs(8);
+pub(super) const ENDING: std::time::Duration = std::time::Duration::from_secs(12);
 
 /// The markers of one script; nobody can guess them.
 #[derive(Clone, Debug)]
@@ -68,7 +70,7 @@ impl Markers {
         // `( … )` for the script and `exec` before the guard's end, as in `around`.
         let inner = |group: &str, guard: &str| {
             quote(&format!(
-                "{group}{guard} <&3 >/dev/null 2>&1 & windlass_guard=$!; ( eval {script} ) </dev/null 3<&-; \
+                "{group}{guard} <&3 4>&2 >/dev/null 2>&1 & windlass_guard=$!; ( eval {script} ) </dev/null 3<&-; \
                  windlass_status=$?; exec 2>/dev/null; kill -s KILL \"$windlass_guard\"; \
                  exit \"$windlass_status\"\n"
             ))

@@ -163,7 +163,12 @@ pub(super) async fn run_bound(
     let ended = async {
         input.write_all(END).await.ok()?;
         input.flush().await.ok()?;
-        output.ending().await.ok()
+        // Its guard holds a stream until the last of them is gone.
+        while !matches!(
+            output.next().await,
+            Said::Ended(_) | Said::Lost(_) | Said::Refused
+        ) {}
+        Some(())
     };
     let _ = tokio::time::timeout(ENDING, ended).await;
     Err(error)

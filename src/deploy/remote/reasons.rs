@@ -57,7 +57,8 @@ pub fn verdict(
             }
             _ => {}
         }
-        if host.stale > 0 {
+        // What was sent in this run replaced them just now.
+        if host.stale > 0 && !host.sent {
             let what = pieces(host.stale, "was replaced since", "were replaced since");
             reasons.push(format!("the worker on {name} still has {what}"));
         }
@@ -136,6 +137,11 @@ mod tests {
             // Repaired in this run, and repaired by a push before.
             Case {
                 edit: |seen| seen[1].sent = true,
+                wanted: &["pieces on halo2 were missing or damaged"],
+                ..plain
+            },
+            Case {
+                edit: |seen| (seen[1].sent, seen[1].stale) = (true, 1),
                 wanted: &["pieces on halo2 were missing or damaged"],
                 ..plain
             },

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::kinds::{Acted, Given, Reached, Work};
 use super::super::model::Task;
+use super::super::undefined;
 use super::Prepared;
 use crate::deploy::remote::context::Context;
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Stop};
@@ -28,8 +29,8 @@ pub(super) struct Attempt<'a> {
 #[derive(Debug)]
 pub(super) struct NoArguments {
     pub message: String,
-    /// Whether something in them is not defined.
-    pub undefined: bool,
+    /// Whether they may be had once tasks before are done.
+    pub may_come: bool,
 }
 
 impl Attempt<'_> {
@@ -51,14 +52,14 @@ impl Attempt<'_> {
                 continue;
             }
             let value = template.render(names).map_err(|error| NoArguments {
-                message: format!("{name}: {}", error.message),
-                undefined: error.undefined,
+                message: undefined::said(name, &error),
+                may_come: error.may_come(),
             })?;
             let value = argument.form.fit(&value).map_err(|unfit| {
                 let shown: String = value.to_string().chars().take(60).collect();
                 NoArguments {
                     message: format!("{name} is {shown}: it must be {}", unfit.wanted),
-                    undefined: false,
+                    may_come: false,
                 }
             })?;
             given.insert(name.clone(), value);
