@@ -45,6 +45,9 @@ pub struct Common {
     /// Say what would be changed, and change nothing
     #[arg(long, global = true)]
     pub check: bool,
+    /// With --check: exit status 5 when something would be changed
+    #[arg(long, global = true)]
+    pub fail_on_change: bool,
     /// Show changes in full
     #[arg(long, global = true)]
     pub diff: bool,

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, json};
 
 use super::arguments::Common;
-use super::work::{Outcome, perform};
+use super::work::{Outcome, perform_on};
 use crate::bench::{self, Load};
 use crate::deploy::remote::hosts;
 use crate::event::{Exit, Failure};
@@ -44,7 +44,7 @@ pub struct ServeArguments {
 /// Runs a command of `bench`.
 pub fn bench(common: &Common, verb: &BenchVerb) -> Exit {
     let BenchVerb::Serve(arguments) = verb.clone();
-    perform(common, "bench serve", Vec::new(), async move |work| {
+    perform_on(common, "bench serve", None, async move |work| {
         let mut load = Load {
             concurrency: arguments.concurrency,
             tokens: arguments.tokens,

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
 use super::arguments::{Common, FactsArguments};
-use super::work::{Outcome, Work, perform};
+use super::work::{Outcome, Work, perform_on};
 use crate::deploy::remote::hosts;
 use crate::event::{Exit, Failure, FailureKind, Scope, Status};
 use crate::facts::{self, Facts, FileSystem, Room, clock};
@@ -22,12 +22,18 @@ const SURE_NS: u64 = 50_000_000;
 /// Runs the command.
 pub fn facts(common: &Common, arguments: &FactsArguments) -> Exit {
     let host = arguments.host.clone();
-    perform(common, "facts", Vec::new(), move |work| async move {
-        match read(&work, host.as_deref()).await {
-            Ok(outcome) => outcome,
-            Err(failure) => failure.into(),
-        }
-    })
+    let selector = host.clone();
+    perform_on(
+        common,
+        "facts",
+        selector.as_deref(),
+        move |work| async move {
+            match read(&work, host.as_deref()).await {
+                Ok(outcome) => outcome,
+                Err(failure) => failure.into(),
+            }
+        },
+    )
 }
 
 async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {

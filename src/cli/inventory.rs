@@ -19,7 +19,7 @@ use crate::inventory::edit::{Edit, Whom, edited};
 use crate::inventory::file::{self, LoadError, fault_lines};
 use crate::inventory::{Host, Inventory, diff, show};
 use crate::paths::{Paths, private_folder};
-use crate::ssh::{Connector, Options};
+use crate::ssh::{Connector, Options, Trusted};
 
 /// What a verb came to, and what is to be said on the way.
 #[derive(Default)]
@@ -462,14 +462,17 @@ async fn trust_hosts(work: Work, inventory: Inventory, hosts: Vec<Host>) -> Outc
         let task = work
             .emitter
             .task(Scope::host(&host.name).in_task("trust"), None);
-        match crate::reach::trust(&inventory, host, &connector).await {
-            Ok(Some(file)) => {
+        match crate::reach::trust(&inventory, host, &connector, work.check).await {
+            Ok(Trusted::Written(file)) => {
                 trusted.insert(host.name.clone(), json!(file));
                 task.finish(Status::Changed, format!("written to {}", file.display()));
             }
-            Ok(None) => {
+            Ok(Trusted::Known) => {
                 trusted.insert(host.name.clone(), json!(null));
                 task.finish(Status::Ok, "known already");
+            }
+            Ok(Trusted::Would(key)) => {
+                task.finish(Status::WouldChange, format!("{key} would be asked about"));
             }
             Err(failure) => {
                 task.finish(status_of(&failure), "");

@@ -43,10 +43,40 @@ pub fn main() -> ExitCode {
 /// Runs the program with these arguments, the first being its name.
 fn with_arguments(arguments: &[OsString]) -> Exit {
     run::catch_panics();
+    let arguments = &flags_before_help(arguments);
     match Arguments::try_parse_from(arguments) {
-        Ok(Arguments { common, verb }) => command(&common, verb),
+        Ok(Arguments { common, verb }) => match alone(&common) {
+            Some(error) => not_a_command(arguments, &error),
+            None => command(&common, verb),
+        },
         Err(error) => not_a_command(arguments, &error),
     }
+}
+
+/// The same arguments, with the flags behind `help` before it: what stands behind is taken for names of
+/// commands.
+fn flags_before_help(arguments: &[OsString]) -> Vec<OsString> {
+    let mut all = arguments.to_vec();
+    let is_flag = |word: &OsString| word.to_string_lossy().starts_with('-');
+    let first = all.iter().skip(1).position(|word| !is_flag(word));
+    if let Some(at) = first.map(|at| at + 1)
+        && all.get(at).is_some_and(|word| word == "help")
+    {
+        let (flags, words): (Vec<_>, Vec<_>) = all.split_off(at).into_iter().partition(is_flag);
+        all.extend(flags);
+        all.extend(words);
+    }
+    all
+}
+
+/// A flag that means nothing without another.
+fn alone(common: &Common) -> Option<clap::Error> {
+    (common.fail_on_change && !common.check).then(|| {
+        Arguments::command().error(
+            clap::error::ErrorKind::MissingRequiredArgument,
+            "--fail-on-change goes only with --check, which says what would be changed",
+        )
+    })
 }
 
 fn command(common: &Common, verb: Option<Verb>) -> Exit {
@@ -218,6 +248,40 @@ mod tests {
             "windlass demo --frobnicate",
         ] {
             assert!(parsed(line).unwrap_err().use_stderr(), "{line}");
+        }
+    }
+
+    #[test]
+    fn flags_of_help_may_stand_behind_the_command_it_is_about() {
+        let words =
+            |line: &str| -> Vec<OsString> { line.split_whitespace().map(OsString::from).collect() };
+        for (line, wanted) in [
+            ("windlass help up --json", "windlass --json help up"),
+            ("windlass --json help", "windlass --json help"),
+            (
+                "windlass exec h1 -- help --json",
+                "windlass exec h1 -- help --json",
+            ),
+            ("windlass up help --json", "windlass up help --json"),
+            ("windlass", "windlass"),
+        ] {
+            assert_eq!(flags_before_help(&words(line)), words(wanted), "{line}");
+        }
+    }
+
+    #[test]
+    fn failing_on_changes_needs_a_check() {
+        let common = |line: &str| parsed(line).unwrap().common;
+        for (line, refused) in [
+            ("windlass up m --fail-on-change", true),
+            ("windlass --fail-on-change up m --check", false),
+            ("windlass up m --check", false),
+        ] {
+            let error = alone(&common(line));
+            assert_eq!(error.is_some(), refused, "{line}");
+            if let Some(error) = error {
+                assert!(error.use_stderr() && error.to_string().contains("--check"));
+            }
         }
     }
 

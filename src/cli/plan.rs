@@ -7,7 +7,7 @@ use windlass_gguf::MappedGguf;
 
 use super::arguments::{Common, PlanArguments};
 use super::table::table;
-use super::work::{Outcome, Work, perform};
+use super::work::{Outcome, Work, perform_on};
 use crate::deploy::fetch;
 use crate::deploy::remote::deployment;
 use crate::deploy::remote::hosts;
@@ -25,7 +25,7 @@ const HERE: &str = "here";
 /// Plans a model.
 pub fn plan(common: &Common, arguments: &PlanArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "plan", Vec::new(), move |work| async move {
+    perform_on(common, "plan", None, move |work| async move {
         planned(&work, &arguments)
             .await
             .unwrap_or_else(Outcome::from)

@@ -9,6 +9,7 @@ use super::table::table;
 use super::work::{About, Outcome, perform_prepared};
 use crate::deploy::remote::context::Context;
 use crate::event::{Exit, Failure, FailureKind};
+use crate::inventory::Inventory;
 use crate::playbook::run::resume_command;
 use crate::playbook::{self, LoadError, Options, Playbook, Prepared};
 
@@ -154,6 +155,24 @@ fn check(common: &Common, what: &str) -> Exit {
         Ok(loaded) => loaded,
         Err(error) => return not_loaded(run, what, &error),
     };
+    // What hosts have is known where there is an inventory; one that was named must be one.
+    let inventory = crate::paths::Paths::of_user()
+        .map_err(|error| Failure::new(FailureKind::Config, error.to_string()))
+        .and_then(|paths| {
+            Inventory::load(common.inventory.as_deref(), &paths).map_err(|error| error.failure())
+        });
+    match inventory {
+        Ok(inventory) => {
+            let faults = playbook::undefined::of_playbook(&loaded, &inventory);
+            if !faults.is_empty() {
+                return not_loaded(run, what, &LoadError::Faults(faults));
+            }
+        }
+        Err(failure) if common.inventory.is_some() => {
+            return run.conclude(Map::new(), "", Some(failure));
+        }
+        Err(_) => {}
+    }
     let mut fields = Map::new();
     fields.insert("faults".into(), json!([]));
     fields.insert("playbook".into(), summary(&loaded));

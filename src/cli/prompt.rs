@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::event::{Command, Event, Mailbox};
+use crate::event::{Command, Event, Mailbox, ask};
 
 /// A person who is asked. Dropped while a question stands, it gives the terminal back as it was: the
 /// thread that asks cannot be woken, and ends with the process.
@@ -52,7 +52,7 @@ pub fn start(mailbox: Mailbox, commands: UnboundedSender<Command>) -> io::Result
                 };
                 let host = envelope.scope.host.as_deref();
                 asking.store(true, Ordering::SeqCst);
-                let answer = ask(host, text, choices, *secret);
+                let answer = typed(host, text, choices, *secret);
                 asking.store(false, Ordering::SeqCst);
                 let command = match answer {
                     Ok(answer) => Command::Answer {
@@ -61,12 +61,16 @@ pub fn start(mailbox: Mailbox, commands: UnboundedSender<Command>) -> io::Result
                     },
                     // While a secret is typed, the terminal sends no signal for Ctrl-C.
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => Command::Interrupt,
+                    // The end of the input is no answer; a later question finds the same.
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                        Command::NoAnswer { id: id.clone() }
+                    }
                     // No answer is given for a terminal that is gone: the command frame ends the run.
                     Err(_) => Command::OutputLost {
                         reason: "the terminal gave no answer".to_owned(),
                     },
                 };
-                let goes_on = matches!(command, Command::Answer { .. });
+                let goes_on = matches!(command, Command::Answer { .. } | Command::NoAnswer { .. });
                 // A run that has ended needs no answer.
                 if commands.send(command).is_err() || !goes_on {
                     return;
@@ -76,7 +80,7 @@ pub fn start(mailbox: Mailbox, commands: UnboundedSender<Command>) -> io::Result
     Ok(prompt)
 }
 
-fn ask(host: Option<&str>, text: &str, choices: &[String], secret: bool) -> io::Result<String> {
+fn typed(host: Option<&str>, text: &str, choices: &[String], secret: bool) -> io::Result<String> {
     let mut prompt = host.map(|host| format!("{host}: ")).unwrap_or_default();
     prompt.push_str(text);
     if !choices.is_empty() {
@@ -93,11 +97,16 @@ fn ask(host: Option<&str>, text: &str, choices: &[String], secret: bool) -> io::
         stderr.flush()?;
         let mut line = String::new();
         if io::stdin().lock().read_line(&mut line)? == 0 {
+            // What is said next begins a line of its own.
+            let _ = stderr.write_all(b"\n");
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let answer = line.trim();
-        if choices.is_empty() || choices.iter().any(|choice| choice == answer) {
+        if choices.is_empty() {
             return Ok(answer.to_owned());
+        }
+        if let Some(choice) = ask::chosen(choices, answer) {
+            return Ok(choice.to_owned());
         }
     }
 }

@@ -23,6 +23,8 @@ enum End {
     Told,
     /// The run was cut off before it could tell how it ended.
     CutOff,
+    /// There was no event.
+    Empty,
     /// Nobody reads on.
     Unread,
 }
@@ -62,6 +64,16 @@ pub fn replay(common: &Common, arguments: &ReplayArguments) -> Exit {
             );
             run.finish(Map::new(), None)
         }
+        Ok(End::Empty) => refuse(
+            Failure::new(
+                FailureKind::Usage,
+                format!(
+                    "{} holds no event of a run: it is no journal",
+                    path.display()
+                ),
+            )
+            .at("replay"),
+        ),
         Err(error) => refuse(failure(&error)),
     }
 }
@@ -69,10 +81,13 @@ pub fn replay(common: &Common, arguments: &ReplayArguments) -> Exit {
 fn show(how: Show, events: JournalEvents, speed: Option<f64>) -> Result<End, ReplayError> {
     // What was secret is masked in the journal already.
     let mut reader = report::reader(how, &Masks::default());
-    let mut end = End::CutOff;
+    let mut end = End::Empty;
     let mut before = None;
     for envelope in events {
         let envelope = envelope?;
+        if matches!(end, End::Empty) {
+            end = End::CutOff;
+        }
         if let Some(speed) = speed {
             let past = envelope.ms.saturating_sub(before.unwrap_or(envelope.ms));
             before = Some(envelope.ms);
@@ -105,13 +120,19 @@ fn find(named: &str) -> Result<PathBuf, Failure> {
         .then(|| folder.join(format!("{named}.ndjson")))
         .filter(|path| path.is_file());
     of_run.ok_or_else(|| {
+        let what = match std::fs::metadata(&path) {
+            Ok(meta) if meta.is_dir() => "is a folder, and no journal",
+            Ok(_) => "is a device, and no journal",
+            Err(_) => "is neither a file nor a run",
+        };
         Failure::new(
             FailureKind::Usage,
             format!(
-                "{named}: neither a file nor a run kept in {}",
+                "{named} {what}: give a journal's file, or the id of a run whose journal is in {}",
                 folder.display()
             ),
         )
+        .at("replay")
     })
 }
 

@@ -1,5 +1,6 @@
 //! The frame of every command: run id, event stream, its readers, and the summary at the end.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -13,7 +14,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Common;
 use super::prompt::{self, Prompt};
-use crate::event::{Bus, Command, Emitter, Event, Exit, Failure, Scope, Summary, bus};
+use crate::event::{
+    Bus, Command, Emitter, Event, Exit, Failure, FailureKind, HostCounters, Scope, Summary, bus,
+};
 use crate::paths::Paths;
 use crate::report::{self, Show, journal, plain::Style};
 
@@ -21,6 +24,8 @@ use crate::report::{self, Show, journal, plain::Style};
 pub struct Run {
     command: String,
     json: bool,
+    /// Whether pending changes are a failure.
+    fail_on_change: bool,
     bus: Bus,
     readers: Vec<JoinHandle<()>>,
     prompt: Option<Prompt>,
@@ -53,6 +58,7 @@ impl Run {
         Self {
             command: command.to_owned(),
             json: common.json,
+            fail_on_change: common.check && common.fail_on_change,
             bus,
             readers,
             commands,
@@ -67,6 +73,7 @@ impl Run {
         Self {
             command: command.to_owned(),
             json: false,
+            fail_on_change: false,
             bus: Bus::new(bus::new_id()),
             readers: Vec::new(),
             commands,
@@ -155,6 +162,11 @@ impl Run {
         drop(self.prompt.take());
         // A panic on any thread is a fault, also when the run went on without it.
         let failure = failure.or_else(panicked);
+        let failure = failure.or_else(|| {
+            let changes =
+                self.bus.would_change() || fields.get("would_change") == Some(&true.into());
+            (self.fail_on_change && changes).then(|| pending(&self.bus.hosts()))
+        });
         let exit = failure.as_ref().map_or(Exit::Done, |f| f.kind.exit());
         self.emitter().emit(
             Scope::run(),
@@ -174,6 +186,26 @@ impl Run {
         }
         exit
     }
+}
+
+/// That a check found something to change, and where.
+fn pending(hosts: &BTreeMap<String, HostCounters>) -> Failure {
+    let would = |counters: &HostCounters| counters.would_change > 0;
+    let hosts: Vec<&str> = hosts
+        .iter()
+        .filter(|(_, counters)| would(counters))
+        .map(|(host, _)| host.as_str())
+        .collect();
+    let place = if hosts.is_empty() {
+        String::new()
+    } else {
+        format!(" on {}", hosts.join(", "))
+    };
+    Failure::new(
+        FailureKind::Drift,
+        format!("changes are pending{place}: the same command without --check makes them"),
+    )
+    .at("check")
 }
 
 /// Lines for people, with bars where a terminal can move its cursor.

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use super::arguments::Common;
-use super::work::{Outcome, perform};
+use super::work::{Outcome, perform_on};
 use crate::deploy::remote::order::{self, Wish};
 use crate::deploy::remote::service::{self, Found};
 use crate::deploy::remote::site::Site;
@@ -109,12 +109,22 @@ pub struct ChatArguments {
 pub struct ExecArguments {
     /// Hosts, by selector
     pub selector: String,
-    /// Seconds the command may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    /// Seconds the command may take; then it is ended
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = seconds)]
     pub timeout: u64,
     /// The command; one word is a line for the shell
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
+}
+
+/// Longest time that a command may be given, in seconds.
+const LONGEST: u64 = 7 * 24 * 3_600;
+
+fn seconds(text: &str) -> Result<u64, String> {
+    text.parse::<u64>()
+        .ok()
+        .filter(|seconds| (1..=LONGEST).contains(seconds))
+        .ok_or_else(|| format!("whole seconds from 1 to {LONGEST} (a week)"))
 }
 
 /// Unwraps or ends the command with the failure.
@@ -130,7 +140,7 @@ macro_rules! or_end {
 /// `up`.
 pub fn up(common: &Common, arguments: &UpArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "up", Vec::new(), async move |work| {
+    perform_on(common, "up", None, async move |work| {
         let (inventory, sites, order) = or_end!(order::prepare(&work, &arguments.wish()).await);
         let (fields, failure) = up::up(&order, &sites, &work.emitter).await;
         let text = match &failure {
@@ -148,7 +158,7 @@ pub fn up(common: &Common, arguments: &UpArguments) -> Exit {
 /// `push`.
 pub fn push(common: &Common, arguments: &UpArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "push", Vec::new(), async move |work| {
+    perform_on(common, "push", None, async move |work| {
         let (_, sites, order) = or_end!(order::prepare(&work, &arguments.wish()).await);
         let (fields, failure) = up::push(&order, &sites, &work.emitter).await;
         Outcome {
@@ -174,12 +184,12 @@ fn ready_text(inventory: &Inventory, fields: &Map<String, serde_json::Value>) ->
 
 /// `status`.
 pub fn status(common: &Common) -> Exit {
-    perform(common, "status", Vec::new(), async move |work| {
+    perform_on(common, "status", None, async move |work| {
         let inventory = or_end!(hosts::inventory(&work));
         let chosen = or_end!(hosts::select(&work, &inventory, None));
         let (sites, unreached) = or_end!(hosts::sites(&work, &inventory, &chosen, false).await);
         let (fields, text, failure) =
-            service::status(&sites, &inventory.cluster.name, &work.paths, &work.run).await;
+            service::status(&sites, &inventory, &work.paths, &work.run).await;
         // What is asked is how the deployment is; a host that plays no part in it does not count.
         let failure = match failure {
             Some(failure) if failure.kind == FailureKind::Nothing && !unreached.is_empty() => {
@@ -198,7 +208,8 @@ pub fn status(common: &Common) -> Exit {
 /// `logs`.
 pub fn logs(common: &Common, arguments: &LogsArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "logs", Vec::new(), async move |work| {
+    let selector = arguments.host.clone();
+    perform_on(common, "logs", selector.as_deref(), async move |work| {
         let inventory = or_end!(hosts::inventory(&work));
         let chosen = or_end!(hosts::select(&work, &inventory, arguments.host.as_deref()));
         let (sites, unreached) = or_end!(hosts::sites(&work, &inventory, &chosen, false).await);
@@ -223,7 +234,7 @@ pub fn logs(common: &Common, arguments: &LogsArguments) -> Exit {
 /// `down`.
 pub fn down(common: &Common, arguments: &DownArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "down", Vec::new(), async move |work| {
+    perform_on(common, "down", None, async move |work| {
         let (fields, failure) = service::take_down(&work, arguments.pieces).await;
         Outcome {
             fields,
@@ -259,7 +270,7 @@ async fn running<'a>(
 /// `api`: forwards until interrupted.
 pub fn api(common: &Common, arguments: &ApiArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "api", Vec::new(), async move |work| {
+    perform_on(common, "api", None, async move |work| {
         let inventory = or_end!(hosts::inventory(&work));
         let chosen = or_end!(hosts::select(&work, &inventory, None));
         let (sites, _) = or_end!(hosts::sites(&work, &inventory, &chosen, false).await);
@@ -317,7 +328,7 @@ async fn lost(site: &Site) -> String {
 /// `chat`.
 pub fn chat(common: &Common, arguments: &ChatArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "chat", Vec::new(), async move |work| {
+    perform_on(common, "chat", None, async move |work| {
         let inventory = or_end!(hosts::inventory(&work));
         let chosen = or_end!(hosts::select(&work, &inventory, None));
         let (sites, _) = or_end!(hosts::sites(&work, &inventory, &chosen, false).await);
@@ -383,7 +394,8 @@ pub fn chat(common: &Common, arguments: &ChatArguments) -> Exit {
 /// `exec`.
 pub fn exec(common: &Common, arguments: &ExecArguments) -> Exit {
     let arguments = arguments.clone();
-    perform(common, "exec", Vec::new(), async move |work| {
+    let selector = arguments.selector.clone();
+    perform_on(common, "exec", Some(&selector), async move |work| {
         let inventory = or_end!(hosts::inventory(&work));
         let chosen = or_end!(hosts::select(&work, &inventory, Some(&arguments.selector)));
         let sessions = or_end!(hosts::connect(&work, &inventory, &chosen).await);
@@ -392,11 +404,8 @@ pub fn exec(common: &Common, arguments: &ExecArguments) -> Exit {
         for (_, session) in sessions {
             match session {
                 Ok(session) => reached.push(session),
-                Err(failure) => {
-                    let message = failure.message.clone();
-                    work.emitter.log(Level::Error, message);
-                    unreached = unreached.or(Some(failure));
-                }
+                // Told by the task that failed.
+                Err(failure) => unreached = unreached.or(Some(failure)),
             }
         }
         if work.check {

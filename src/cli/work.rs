@@ -12,6 +12,7 @@ use super::arguments::Common;
 use super::run::{Run, guarded, runtime};
 use super::signals;
 use crate::deploy::remote::context::Context;
+use crate::deploy::remote::hosts;
 use crate::event::{Asker, Command, Event, Exit, Failure, FailureKind, Level, Scope, Stop};
 use crate::paths::Paths;
 
@@ -74,6 +75,23 @@ where
         |_| Ok(((), about)),
         |frame, ()| work(frame),
     )
+}
+
+/// Like [`perform`], for a command about hosts of the inventory: those that the limit and `further` pick
+/// are told as soon as it begins, as far as that can be known.
+pub fn perform_on<F, Fut>(common: &Common, command: &str, further: Option<&str>, work: F) -> Exit
+where
+    F: FnOnce(Work) -> Fut,
+    Fut: Future<Output = Outcome>,
+{
+    let prepare = |context: &Context| {
+        let about = About {
+            hosts: hosts::names(context, further),
+            ..About::default()
+        };
+        Ok(((), about))
+    };
+    begin(common, command, false, prepare, |frame, ()| work(frame))
 }
 
 /// What a command is about, when that is known before it begins.
@@ -181,6 +199,7 @@ where
                 loop {
                     match inbox.recv().await {
                         Some(Command::Answer { id, answer }) => asker.answer(&id, answer),
+                        Some(Command::NoAnswer { id }) => asker.unanswered(&id),
                         Some(Command::Interrupt) if gently && stop.ask() => emitter.log(
                             Level::Warn,
                             "the run ends after what it is doing now; interrupt again to end it at once",

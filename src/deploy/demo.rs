@@ -169,7 +169,7 @@ async fn asked_to_stop(commands: &mut UnboundedReceiver<Command>) -> Failure {
                     format!("the output cannot be written any more ({reason})"),
                 );
             }
-            Some(Command::Answer { .. }) => {}
+            Some(Command::Answer { .. } | Command::NoAnswer { .. }) => {}
             // Nobody is left who could ask.
             None => std::future::pending().await,
         }

@@ -8,6 +8,22 @@ use tokio::sync::oneshot;
 
 use super::{Emitter, Event, Scope};
 
+/// The choice that an answer means: in any case of letters, and `yes` and `no` for `y` and `n`.
+pub fn chosen<'c>(choices: &'c [String], answer: &str) -> Option<&'c str> {
+    let answer = answer.trim().to_lowercase();
+    let short = match answer.as_str() {
+        "yes" => "y",
+        "no" => "n",
+        _ => "",
+    };
+    let is = |wanted: &str| {
+        choices
+            .iter()
+            .find(|choice| choice.to_lowercase() == wanted)
+    };
+    is(&answer).or_else(|| is(short)).map(String::as_str)
+}
+
 /// Asks questions and waits for their answers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Asker {
@@ -137,6 +153,11 @@ impl Asker {
         }
     }
 
+    /// Tells whoever asked this question that no answer will come.
+    pub fn unanswered(&self, id: &str) {
+        self.waiting().remove(id);
+    }
+
     /// Tells all who wait that no answer will come.
     pub fn nobody(&self) {
         self.waiting().clear();
@@ -228,6 +249,45 @@ mod tests {
         let answer = asker.ask(Scope::host("h"), "password", &[], true).await;
         assert_eq!(answer.as_deref(), Some("opensesame"));
         assert!(!bus.masks().text("it is opensesame").contains("opensesame"));
+    }
+
+    #[test]
+    fn an_answer_is_the_choice_it_means_and_nothing_else() {
+        let choices = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+        let yes_no = choices(&["y", "n"]);
+        for (answer, wanted) in [
+            ("y", Some("y")),
+            (" Yes ", Some("y")),
+            ("YES", Some("y")),
+            ("N", Some("n")),
+            ("no", Some("n")),
+            ("", None),
+            ("yep", None),
+            ("nothing", None),
+        ] {
+            assert_eq!(chosen(&yes_no, answer), wanted, "{answer:?}");
+        }
+        let words = choices(&["resume", "leave"]);
+        assert_eq!(chosen(&words, "Leave"), Some("leave"));
+        assert_eq!(chosen(&words, "yes"), None);
+    }
+
+    #[tokio::test]
+    async fn a_question_without_an_answer_ends_the_wait_for_it_alone() {
+        let bus = Bus::new("r");
+        let asker = Asker::new(bus.emitter(), true, false);
+        asker.unanswered("q7");
+        let other = asker.clone();
+        let asked =
+            tokio::spawn(async move { other.ask(Scope::run(), "x", &["y", "n"], false).await });
+        let mailbox = bus.subscribe();
+        while asker.waiting().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        drop(mailbox);
+        asker.unanswered("q0");
+        assert_eq!(asked.await.unwrap(), None);
+        assert!(asker.interactive(), "the next question is asked again");
     }
 
     #[tokio::test]

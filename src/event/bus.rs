@@ -33,6 +33,8 @@ struct State {
     seq: u64,
     closed: bool,
     hosts: BTreeMap<String, HostCounters>,
+    /// Whether a task said that it would change something.
+    would_change: bool,
     mailboxes: Vec<Arc<Slot>>,
 }
 
@@ -103,6 +105,11 @@ impl Bus {
         lock(&self.shared.state).hosts.clone()
     }
 
+    /// Whether anything so far, on a host or on this machine, said that it would change something.
+    pub fn would_change(&self) -> bool {
+        lock(&self.shared.state).would_change
+    }
+
     /// Ends the stream: readers get what waits, then the end. Later events are dropped.
     pub fn close(&self) {
         let mut state = lock(&self.shared.state);
@@ -164,6 +171,14 @@ impl Emitter {
         if state.closed {
             return;
         }
+        let would_change = matches!(
+            &event,
+            Event::TaskFinished {
+                status: Status::WouldChange,
+                ..
+            }
+        );
+        state.would_change |= would_change;
         if let Some(host) = &scope.host
             && scope.step.is_none()
         {

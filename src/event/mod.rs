@@ -528,6 +528,11 @@ pub enum Command {
         /// The answer.
         answer: String,
     },
+    /// That a question gets no answer: whoever was asked gave none.
+    NoAnswer {
+        /// Id of the question.
+        id: String,
+    },
 }
 
 #[cfg(test)]

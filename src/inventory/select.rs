@@ -160,12 +160,23 @@ impl Inventory {
                 hit = self.hosts.iter().any(|host| fits(&host.name));
             }
             if !hit && !is_glob {
-                let (what, (offered, _)) = if of_groups {
-                    let groups = self.groups.iter().map(|group| group.name.as_str());
-                    ("group", offer(&name, groups.chain(["all"])))
-                } else {
-                    let hosts = self.hosts.iter().map(|host| host.name.as_str());
-                    ("host", offer(&name, hosts))
+                // Whoever forgot the @, or wrote one too many, is offered what was meant.
+                let groups = self.groups.iter().map(|group| format!("@{}", group.name));
+                let groups: Vec<String> = groups.chain(["@all".to_owned()]).collect();
+                let hosts = self.hosts.iter().map(|host| host.name.as_str());
+                let valid = hosts.chain(groups.iter().map(String::as_str));
+                let (what, written) = match of_groups {
+                    true => ("group", format!("@{name}")),
+                    false => ("host", name.clone()),
+                };
+                let other = match of_groups {
+                    true => name.clone(),
+                    false => format!("@{name}"),
+                };
+                let exact = valid.clone().find(|valid| *valid == other);
+                let (offered, _) = match exact {
+                    Some(exact) => offer(exact, [exact]),
+                    None => offer(&written, valid),
                 };
                 return Err(SelectError::Unknown {
                     selector: selector.to_owned(),
@@ -283,7 +294,11 @@ mod tests {
         let table = [
             ("hallo1", 3, "did you mean \"halo1\"?"),
             ("halo[1-4]", 3, "no host \"halo4\""),
-            ("@halo", 3, "did you mean \"halos\"?"),
+            ("@halo", 3, "did you mean \"@halos\"?"),
+            ("all", 3, "did you mean \"@all\"?"),
+            ("halos", 3, "did you mean \"@halos\"?"),
+            ("@halo1", 3, "did you mean \"halo1\"?"),
+            ("al", 3, "did you mean \"@all\"?"),
             ("!hallo1", 3, "did you mean \"halo1\"?"),
             ("x*", 3, "matches no host"),
             ("@none", 3, "matches no host"),

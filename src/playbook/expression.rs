@@ -11,6 +11,8 @@ use minijinja::{Environment, ErrorKind, UndefinedBehavior};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use crate::inventory::fault::offer;
+
 /// Functions that an expression may call.
 const FUNCTIONS: [&str; 3] = ["range", "dict", "namespace"];
 
@@ -22,6 +24,57 @@ pub struct ExpressionError {
     pub message: String,
     /// Whether a name in it is not defined.
     pub undefined: bool,
+    /// That name with its dots, where it can be told.
+    pub missing: Option<String>,
+}
+
+impl ExpressionError {
+    /// Whether what is not defined may be so because a task was not done: in a check none is.
+    pub fn may_come(&self) -> bool {
+        let missing = self.missing.as_deref();
+        self.undefined && missing.is_none_or(|name| name.split('.').next() == Some("results"))
+    }
+
+    /// With the name that is not defined, and the nearest that is.
+    fn about(mut self, source: &str, used: &BTreeSet<String>, names: &Value) -> Self {
+        if self.undefined
+            && let Some((name, offered)) = missing(used, names)
+        {
+            self.message = format!("`{}`: there is no {name}{offered}", shown(source));
+            self.missing = Some(name);
+        }
+        self
+    }
+}
+
+/// The first of the used names that is not defined, as far as it is wrong, and the words that offer the
+/// nearest that is.
+fn missing(used: &BTreeSet<String>, names: &Value) -> Option<(String, String)> {
+    used.iter().find_map(|name| {
+        let mut table = names;
+        let mut path = String::new();
+        for part in name.split('.') {
+            // What is no table has no names that could be meant.
+            let fields = table.as_object()?;
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(part);
+            match fields.get(part) {
+                Some(inner) => table = inner,
+                None if is_function(&path) => return None,
+                None => {
+                    let (offered, _) = offer(part, fields.keys().map(String::as_str));
+                    return Some((path, offered));
+                }
+            }
+        }
+        None
+    })
+}
+
+fn shown(source: &str) -> String {
+    source.trim().chars().take(120).collect()
 }
 
 /// A value whose texts may hold `{{ }}`.
@@ -59,10 +112,10 @@ fn failed(source: &str, error: &minijinja::Error) -> ExpressionError {
         (None, true) => "it uses something that is not defined".to_owned(),
         (None, false) => error.kind().to_string(),
     };
-    let shown: String = source.trim().chars().take(120).collect();
     ExpressionError {
-        message: format!("`{shown}`: {what}"),
+        message: format!("`{}`: {what}", shown(source)),
         undefined,
+        missing: None,
     }
 }
 
@@ -84,18 +137,22 @@ pub fn evaluate(source: &str, names: &Value) -> Result<Value, ExpressionError> {
     let expression = environment
         .compile_expression(source)
         .map_err(|error| failed(source, &error))?;
+    let used = || expression.undeclared_variables(true).into_iter().collect();
     let value = expression
         .eval(minijinja::Value::from(Serde(names)))
-        .map_err(|error| failed(source, &error))?;
+        .map_err(|error| failed(source, &error).about(source, &used(), names))?;
     if value.is_undefined() {
-        return Err(ExpressionError {
+        let error = ExpressionError {
             message: format!("`{}` is not defined", source.trim()),
             undefined: true,
-        });
+            missing: None,
+        };
+        return Err(error.about(source, &used(), names));
     }
     serde_json::to_value(&value).map_err(|error| ExpressionError {
         message: format!("`{}` gives no plain value: {error}", source.trim()),
         undefined: false,
+        missing: None,
     })
 }
 
@@ -104,9 +161,16 @@ pub fn evaluate(source: &str, names: &Value) -> Result<Value, ExpressionError> {
 /// # Errors
 /// When it is malformed, or a name in it is not defined.
 pub fn render_text(source: &str, names: &Value) -> Result<String, ExpressionError> {
-    environment()
-        .render_str(source, minijinja::Value::from(Serde(names)))
-        .map_err(|error| failed(source, &error))
+    let environment = environment();
+    let template = environment
+        .template_from_str(source)
+        .map_err(|error| failed(source, &error))?;
+    template
+        .render(minijinja::Value::from(Serde(names)))
+        .map_err(|error| {
+            let used = template.undeclared_variables(true).into_iter().collect();
+            failed(source, &error).about(source, &used, names)
+        })
 }
 
 impl Template {
@@ -213,6 +277,7 @@ impl Condition {
                     source.trim()
                 ),
                 undefined: false,
+                missing: None,
             });
         }
         compiled(source)?;
@@ -237,6 +302,7 @@ impl Condition {
                     self.0.trim()
                 ),
                 undefined: false,
+                missing: None,
             }),
         }
     }
@@ -290,6 +356,62 @@ mod tests {
         }
         let tested = Template::of_text("{{ results.a.stdout is defined }}").unwrap();
         assert_eq!(tested.render(&names).unwrap(), json!(false));
+    }
+
+    #[test]
+    fn a_name_that_is_not_defined_is_named_with_the_nearest() {
+        let names = json!({
+            "vars": {"n": 8, "deep": {"size": 1}},
+            "host": {"name": "a", "vars": {"rack": 3}},
+            "results": {"a": {"changed": true}},
+        });
+        for (source, name, offered, may_come) in [
+            (
+                "host.vars.rak == 3",
+                "host.vars.rak",
+                "did you mean \"rack\"?",
+                false,
+            ),
+            (
+                "vars.n == 8 and vars.deep.sice > 0",
+                "vars.deep.sice",
+                "did you mean \"size\"?",
+                false,
+            ),
+            (
+                "results.a.stdout == ''",
+                "results.a.stdout",
+                "the nearest is \"changed\"",
+                true,
+            ),
+            (
+                "results.b.changed",
+                "results.b",
+                "did you mean \"a\"?",
+                true,
+            ),
+            ("facts.os.name == 'x'", "facts", "", false),
+        ] {
+            let error = Condition::new(source).unwrap().holds(&names).unwrap_err();
+            assert_eq!(error.missing.as_deref(), Some(name), "{source}: {error}");
+            let wanted = format!("there is no {name}");
+            assert!(error.message.contains(&wanted), "{error}");
+            assert!(error.message.contains(offered), "{error}");
+            assert_eq!(error.may_come(), may_come, "{source}");
+        }
+        let error = render_text("x{{ host.vars.rak }}", &names).unwrap_err();
+        assert_eq!(error.missing.as_deref(), Some("host.vars.rak"));
+        // What asks whether it is there, or says what else holds, is no error.
+        for source in [
+            "host.vars.rak is not defined",
+            "host.vars.rak | default(5) == 5",
+        ] {
+            assert_eq!(
+                Condition::new(source).unwrap().holds(&names),
+                Ok(true),
+                "{source}"
+            );
+        }
     }
 
     #[test]

@@ -334,6 +334,10 @@ impl Whole {
     fn placed(&mut self, mut task: Task, scope: usize, place: &Place, around: &Around) -> Task {
         task.scope = scope;
         task.folder = place.folder();
+        let label = place.label();
+        for at in task.when_at.iter_mut().chain([&mut task.at]) {
+            at.file.clone_from(&label);
+        }
         if let Some(include) = &around.include {
             if let Some(name) = &include.name {
                 task.name = format!("{name}: {}", task.name);
@@ -341,6 +345,9 @@ impl Whole {
             let mut when = include.when.clone();
             when.append(&mut task.when);
             task.when = when;
+            let mut when_at = include.when_at.clone();
+            when_at.append(&mut task.when_at);
+            task.when_at = when_at;
             task.tags.extend(include.tags.iter().cloned());
         }
         task.name = free_name(&task.name, &self.taken);
@@ -414,6 +421,10 @@ impl Whole {
                     _ => {}
                 }
             }
+        }
+        let mut include = include;
+        for at in &mut include.when_at {
+            at.file = place.label();
         }
         let around = Around {
             include: Some(include),

@@ -10,6 +10,7 @@
 //! - [`choice`]: which tasks a run is about. Pure.
 //! - [`progress`]: what is finished, kept in a file from which a run is resumed.
 //! - [`results`]: results of tasks, as expressions see them. Pure.
+//! - [`undefined`]: expressions without a value, as far as the inventory tells. Pure.
 //! - [`run`]: the runner.
 //!
 //! ```ignore
@@ -28,6 +29,7 @@ pub mod parse;
 pub mod progress;
 pub mod results;
 pub mod run;
+pub mod undefined;
 
 pub use crate::inventory::Fault;
 pub use load::{LoadError, Shipped, load, shipped};

@@ -40,6 +40,23 @@ pub struct VarScope {
     pub given: Vec<(String, Template)>,
 }
 
+/// A place in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The file, or the name of a playbook that comes with windlass.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
 /// One task.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -53,6 +70,8 @@ pub struct Task {
     pub arguments: Vec<(String, Template)>,
     /// Conditions, all of which must hold on a host.
     pub when: Vec<Condition>,
+    /// Where each of them stands.
+    pub when_at: Vec<Place>,
     /// Name under which its results are known to later tasks.
     pub register: Option<String>,
     /// Words by which it is chosen.
@@ -73,6 +92,6 @@ pub struct Task {
     pub scope: usize,
     /// Folder that its relative files are taken from; `None` for those of a shipped playbook.
     pub folder: Option<PathBuf>,
-    /// Line of its file it begins on.
-    pub line: usize,
+    /// Where it begins.
+    pub at: Place,
 }

@@ -88,7 +88,8 @@ impl Needs {
     }
 }
 
-fn host_value(host: &Host) -> Value {
+/// What expressions see of a host.
+pub fn host_value(host: &Host) -> Value {
     json!({
         "name": host.name,
         "address": host.address,

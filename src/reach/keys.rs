@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use crate::event::Failure;
 use crate::inventory::{Host, Inventory};
 use crate::ssh::public_key::PublicKeyBlob;
-use crate::ssh::{Caps, Connector, Session, SshError, quote};
+use crate::ssh::{Caps, Connector, Session, SshError, Trusted, quote};
 
 use super::target;
 
-/// Fetches a host's key, asks whether it is the right one, and writes it down. `None` when it was
-/// known already, else the file it was written to. Nobody logs in.
+/// Fetches a host's key, asks whether it is the right one, and writes it down. Nobody logs in. With
+/// `check`, nothing is asked and nothing is written.
 ///
 /// # Errors
 /// When the host is not reached, known by another key, or the answer is no or missing.
@@ -19,8 +19,9 @@ pub async fn trust(
     inventory: &Inventory,
     host: &Host,
     connector: &Connector,
-) -> Result<Option<PathBuf>, Failure> {
-    let result = connector.trust(&target(inventory, host)).await;
+    check: bool,
+) -> Result<Trusted, Failure> {
+    let result = connector.trust(&target(inventory, host), check).await;
     result.map_err(|error| error.failure(&host.name))
 }
 

@@ -141,12 +141,18 @@ impl<O: Write, E: Write> Plain<O, E> {
                 check,
                 ..
             } => Some(format!(
-                "run {} {command}, {} host{}{}",
+                "run {} {command}{}{}",
                 envelope.run,
-                hosts.len(),
-                if hosts.len() == 1 { "" } else { "s" },
+                match hosts.len() {
+                    // Which they are is not known beforehand, or it is about none.
+                    0 => String::new(),
+                    1 => ", 1 host".to_owned(),
+                    count => format!(", {count} hosts"),
+                },
                 if *check { ", nothing is changed" } else { "" }
             )),
+            // The task that could not reach it says so, and why.
+            Event::HostState { state, .. } if state == "unreachable" => None,
             Event::HostState { state, message } => Some(row(
                 step.unwrap_or("host"),
                 host,
@@ -523,6 +529,36 @@ mod tests {
              request    finished: 2 tokens\n\
              error: local-2, answer: killed by signal 9\n\
              recap      local-1 1 changed   exit 1   2.0 s   run 7f3a"
+        );
+    }
+
+    #[test]
+    fn why_a_host_was_not_reached_is_told_once_before_the_end() {
+        let why = "10.0.0.1 is not known";
+        let (_, talk) = shown(Style::default(), |emitter, _| {
+            emitter.emit(
+                Scope::run(),
+                Event::RunStarted {
+                    command: "facts".into(),
+                    version: "0".into(),
+                    hosts: Vec::new(),
+                    tasks: Vec::new(),
+                    check: false,
+                },
+            );
+            emitter.emit(
+                Scope::host("h1"),
+                Event::HostState {
+                    state: "unreachable".into(),
+                    message: Some(why.into()),
+                },
+            );
+            let task = emitter.task(Scope::host("h1").in_task("connect"), None);
+            task.finish(Status::Unreachable, why);
+        });
+        assert_eq!(
+            talk,
+            format!("run 7f3a facts\nconnect    h1 UNREACHABLE {why}")
         );
     }
 

@@ -79,6 +79,17 @@ impl Options {
     }
 }
 
+/// What came of asking whether a host's key is to be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trusted {
+    /// It was known.
+    Known,
+    /// It was written to this file.
+    Written(PathBuf),
+    /// It is not known: this key would be asked about.
+    Would(String),
+}
+
 /// Makes sessions. Cheap to clone; clones share connections to jump hosts, opened keys, and the
 /// answers of the person.
 #[derive(Clone)]
@@ -170,20 +181,33 @@ impl Connector {
         Ok(connection)
     }
 
-    /// Asks a host for its key and whether to take it, and writes it down: `None` when it was known
-    /// already, else the file. Nobody logs in.
+    /// Asks a host for its key and whether to take it, and writes it down. Nobody logs in. The key of an
+    /// unknown host is taken without asking where the settings say so; the ssh configuration does not.
+    /// With `check`, nobody is asked and nothing is written.
     ///
     /// # Errors
     /// Also when the person says no, or the host is known by another key.
-    pub async fn trust(&self, target: &Target) -> Result<Option<PathBuf>, SshError> {
+    pub async fn trust(&self, target: &Target, check: bool) -> Result<Trusted, SshError> {
         let (mut hop, via) = self.way(target).await?;
         // Here a person decides, whatever becomes of unknown hosts elsewhere.
         hop.trust.asked = true;
         let mut budget = Budget::new(hop.limit);
-        match self.shake(&hop, via, None, &mut budget).await? {
-            Shaken::Taken(..) => Ok(None),
-            Shaken::Ask(key) => self.question(&hop, &key).await,
+        let key = match self.shake(&hop, via, None, &mut budget).await? {
+            Shaken::Taken(..) => return Ok(Trusted::Known),
+            Shaken::Ask(key) => key,
+        };
+        if check {
+            let shown = PublicKeyBlob::new(&key).map(|key| shown(&key));
+            return Ok(Trusted::Would(shown.unwrap_or_default()));
         }
+        if self.shared.options.accept_new
+            && let Some(file) = hop.trust.write_unknown(&key)?
+        {
+            self.note_written(&hop, &key, &file);
+            return Ok(Trusted::Written(file));
+        }
+        let written = self.question(&hop, &key).await?;
+        Ok(written.map_or(Trusted::Known, Trusted::Written))
     }
 
     /// The target's own hop, and the connection to the last jump host before it.

@@ -9,6 +9,21 @@ const NOISE_KEPT: usize = 2 << 10;
 /// Most bytes of noise before the first marker.
 pub(super) const NOISE: usize = 1 << 20;
 
+/// The word that ends a script of [`Markers::bound`] at once.
+pub(super) const END: &[u8] = b"end\n";
+
+/// Ends a process group, `$1`: asked first, three seconds after the input's end or at the word; made to
+/// five seconds later. `kill` is written as every shell takes it. Whoever started it keeps a stream open
+/// to it (descriptor 4), so that the end of all streams is the end of the group.
+const GUARD: &str = "windlass_nap() { sleep 0.1 2>/dev/null || { sleep 1; n=$((n-9)); }; n=$((n-1)); }; \
+     n=30; while read -r word; do if [ \"$word\" = end ]; then n=0; break; fi; done; \
+     while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done; kill -s TERM -- \"$1\"; \
+     n=50; while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done; kill -s KILL -- \"$1\"; \
+     n=20; while [ \"$n\" -gt 0 ] && kill -s 0 -- \"$1\"; do windlass_nap; done";
+
+/// How long a script of [`Markers::bound`] may take to end when it is made to.
+pub(super) const ENDING: std::time::Duration = std::time::Duration::from_secs(12);
+
 /// The markers of one script; nobody can guess them.
 #[derive(Clone, Debug)]
 pub(super) struct Markers {
@@ -41,6 +56,42 @@ impl Markers {
             "printf '%s\\n' {begin}; printf '%s\\n' {begin} >&2; ( eval {} ) </dev/null; \
              windlass_status=$?; printf %s {end}; printf %s {end} >&2; exit $windlass_status\n",
             quoted(script)
+        )
+    }
+
+    /// The same for a script that must not outlive whoever asked for it. It runs in a process group of
+    /// its own, and what follows on the input is for a guard beside it: the word [`END`] ends the group
+    /// at once; the end of the input, which is also what a lost connection leaves, after a moment in
+    /// which what is nearly done may finish. Whatever the script left in the background when it ended
+    /// by itself stays.
+    pub fn bound(&self, script: &str) -> String {
+        let (begin, end) = (self.named("begin"), self.named("end"));
+        let script = quoted(script);
+        // `( … )` for the script and `exec` before the guard's end, as in `around`.
+        let inner = |group: &str, guard: &str| {
+            quote(&format!(
+                "{group}{guard} <&3 4>&2 >/dev/null 2>&1 & windlass_guard=$!; ( eval {script} ) </dev/null 3<&-; \
+                 windlass_status=$?; exec 2>/dev/null; kill -s KILL \"$windlass_guard\"; \
+                 exit \"$windlass_status\"\n"
+            ))
+        };
+        let own = inner(
+            "windlass_group=-$$; ",
+            &format!("setsid sh -c {} sh \"$windlass_group\"", quote(GUARD)),
+        );
+        // Where there is no setsid, job control makes the group; the guard is then in it, and last.
+        let shared = inner(
+            "windlass_group() { ps -o pgid= -p \"$1\" | tr -d ' '; }; \
+             windlass_group=$(windlass_group $$); \
+             if [ \"$windlass_group\" = \"$(windlass_group $PPID)\" ]; then windlass_group=$$; \
+             else windlass_group=-$windlass_group; fi; ",
+            &format!("( trap '' HUP TERM; set -- \"$windlass_group\"; {GUARD} )"),
+        );
+        format!(
+            "printf '%s\\n' {begin}; printf '%s\\n' {begin} >&2; exec 3<&0; \
+             if command -v setsid >/dev/null 2>&1; then printf %s {own} | setsid sh -s; \
+             else set -m 2>/dev/null; printf %s {shared} | sh -s; fi; \
+             windlass_status=$?; printf %s {end}; printf %s {end} >&2; exit $windlass_status\n",
         )
     }
 
@@ -190,7 +241,22 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn shell(script: &str) -> (std::process::Output, Markers) {
+    /// A shell that reads a script; `path` is where it finds programs.
+    fn begun(shell: &str, path: Option<&str>) -> std::process::Child {
+        let mut command = std::process::Command::new(shell);
+        if let Some(path) = path {
+            command.env("PATH", path);
+        }
+        command
+            .arg("-s")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    fn shell(fenced: impl Fn(&Markers) -> String) -> (std::process::Output, Markers) {
         use std::io::Write;
         let markers = Markers::new().unwrap();
         let mut child = std::process::Command::new("/bin/sh")
@@ -201,9 +267,29 @@ mod tests {
             .spawn()
             .unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(markers.around(script).as_bytes()).unwrap();
+        stdin.write_all(fenced(&markers).as_bytes()).unwrap();
+        // Held to the end, as it is for a bound script.
+        let mut said = (Vec::new(), Vec::new());
+        use std::io::Read;
+        child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_end(&mut said.0)
+            .unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_end(&mut said.1)
+            .unwrap();
+        let output = std::process::Output {
+            status: child.wait().unwrap(),
+            stdout: said.0,
+            stderr: said.1,
+        };
         drop(stdin);
-        (child.wait_with_output().unwrap(), markers)
+        (output, markers)
     }
 
     fn inside(markers: &Markers, bytes: &[u8]) -> (String, bool) {
@@ -225,17 +311,104 @@ mod tests {
             ("trap 'echo bye' EXIT; set -e; false; echo no", 1, "bye\n"),
             ("printf 'ä%s' \"'\"", 0, "ä'"),
         ] {
-            let (output, markers) = shell(script);
-            let (said, ended) = inside(&markers, &output.stdout);
-            assert_eq!(output.status.code(), Some(status), "{script}: {output:?}");
-            assert_eq!(
-                said.trim_end_matches('\n'),
-                out.trim_end_matches('\n'),
-                "{script}"
-            );
-            assert!(ended, "{script}");
-            assert!(inside(&markers, &output.stderr).1, "{script}");
+            for bound in [false, true] {
+                let (output, markers) = shell(|markers| match bound {
+                    true => markers.bound(script),
+                    false => markers.around(script),
+                });
+                let (said, ended) = inside(&markers, &output.stdout);
+                let case = format!("{script}, bound {bound}: {output:?}");
+                assert_eq!(output.status.code(), Some(status), "{case}");
+                assert_eq!(
+                    said.trim_end_matches('\n'),
+                    out.trim_end_matches('\n'),
+                    "{case}"
+                );
+                assert!(ended, "{case}");
+                assert!(inside(&markers, &output.stderr).1, "{case}");
+            }
         }
+    }
+
+    /// Process ids of a script's children, told on its stdout, that still live.
+    fn living(pids: &[String]) -> Vec<String> {
+        let lives = |pid: &&String| {
+            // One that nobody has waited for is gone too.
+            std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
+        };
+        pids.iter().filter(lives).cloned().collect()
+    }
+
+    /// Programs without `setsid`, in a folder.
+    fn without_setsid() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["sh", "ps", "tr", "sleep"] {
+            let found = ["/bin", "/usr/bin"]
+                .map(|top| std::path::Path::new(top).join(name))
+                .into_iter()
+                .find(|path| path.exists());
+            let bash = std::path::PathBuf::from("/bin/bash");
+            let target = if name == "sh" { bash } else { found.unwrap() };
+            std::os::unix::fs::symlink(target, folder.path().join(name)).unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn a_bound_script_and_all_it_started_end_at_the_word_and_at_the_input_s_end() {
+        use std::io::{BufRead, Write};
+        let bare = without_setsid();
+        let bare = bare.path().to_str().unwrap();
+        let plain = "sleep 600 & echo $!; sh -c 'echo $$; exec sleep 600'";
+        let deaf = "trap '' TERM; sleep 600 & echo $!; sh -c 'echo $$; exec sleep 600'";
+        for (program, path, script, word) in [
+            ("/bin/sh", None, plain, true),
+            ("/bin/sh", None, plain, false),
+            ("/bin/bash", None, deaf, true),
+            ("/bin/bash", Some(bare), plain, true),
+        ] {
+            if !std::path::Path::new(program).exists() {
+                continue;
+            }
+            let markers = Markers::new().unwrap();
+            let mut child = begun(program, path);
+            let mut stdin = child.stdin.take().unwrap();
+            stdin.write_all(markers.bound(script).as_bytes()).unwrap();
+            let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+            let mut line = || lines.next().unwrap().unwrap();
+            assert_eq!(line(), markers.named("begin"));
+            let pids = [line(), line()];
+            assert_eq!(living(&pids).len(), 2);
+            if word {
+                stdin.write_all(END).unwrap();
+            } else {
+                drop(stdin);
+            }
+            let limit = std::time::Instant::now() + ENDING * 2;
+            while !living(&pids).is_empty() {
+                assert!(
+                    std::time::Instant::now() < limit,
+                    "{program} {path:?} {script}"
+                );
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_bound_script_left_in_the_background_when_it_ended_stays() {
+        let (output, markers) =
+            shell(|markers| markers.bound("sleep 600 >/dev/null 2>&1 & echo $!"));
+        let pid = inside(&markers, &output.stdout).0.trim().to_owned();
+        // Longer than the guard would wait, were there one.
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        assert_eq!(living(std::slice::from_ref(&pid)), [pid.as_str()]);
+        std::process::Command::new("kill")
+            .arg(&pid)
+            .status()
+            .unwrap();
     }
 
     proptest! {

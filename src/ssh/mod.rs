@@ -44,7 +44,7 @@ pub mod target;
 mod trust;
 pub mod windows;
 
-pub use connect::{Connector, Options};
+pub use connect::{Connector, Options, Trusted};
 pub use error::SshError;
 pub use quote::quote;
 pub use session::{Caps, Ending, Login, Output, Session, Stream};

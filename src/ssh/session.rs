@@ -322,6 +322,27 @@ impl Session {
         }
     }
 
+    /// The same for what must not outlive this call: when it takes too long or says too much, when the
+    /// call is dropped and when the connection is lost, the script is ended with all that it started
+    /// and that is in its process group. What runs as another user (by sudo in the script) cannot be.
+    ///
+    /// # Errors
+    /// As [`Session::run_as`]; what is told of as too long has ended.
+    pub async fn run_bound(
+        &self,
+        root: bool,
+        what: &str,
+        script: &str,
+        caps: Caps,
+    ) -> Result<Output, SshError> {
+        let process = if root {
+            self.start_as_root(what).await?
+        } else {
+            self.start(what).await?
+        };
+        shell::run_bound(self.what(what), process, script, caps).await
+    }
+
     /// Starts a program whose stdin and stdout carry bytes, as the login user or as root. `script`
     /// ends in `exec PROGRAM …`. Bytes are sent to it only after it began.
     ///

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::SshError;
-use super::fence::{Fence, Markers, NOISE};
+use super::fence::{END, ENDING, Fence, Markers, NOISE};
 use super::process::{Input, Output, Process, Said};
 use super::session::{Caps, Ending, Output as Spoken, Stream};
 use super::windows;
@@ -115,6 +115,63 @@ pub(super) async fn run(
             _ = &mut send, if !sent => sent = true,
         }
     }
+}
+
+/// Runs a script to its end that ends with whoever asked for it. When it takes too long or says too much
+/// it is ended, with all that it started; so it is when this is dropped, or the host is lost.
+pub(super) async fn run_bound(
+    what: What<'_>,
+    process: Process,
+    script: &str,
+    caps: Caps,
+) -> Result<Spoken, SshError> {
+    let markers = what.markers()?;
+    let text = markers.bound(script);
+    // The input stays open until the script has ended.
+    let Process {
+        mut input,
+        mut output,
+    } = process;
+    let heard = {
+        let work = async {
+            let send = async {
+                input.write_all(text.as_bytes()).await?;
+                input.flush().await
+            };
+            tokio::pin!(send);
+            let hear = hear(what, &markers, &mut output, caps);
+            tokio::pin!(hear);
+            let mut sent: Option<io::Result<()>> = None;
+            loop {
+                tokio::select! {
+                    heard = &mut hear => return heard,
+                    done = &mut send, if sent.is_none() => sent = Some(done),
+                }
+            }
+        };
+        tokio::time::timeout(caps.time, work).await
+    };
+    let error = match heard {
+        Ok(Err(error @ SshError::TooMuch { .. })) => error,
+        Ok(heard) => return heard,
+        Err(_) => SshError::TooLong {
+            what: what.what.to_owned(),
+            time: caps.time,
+        },
+    };
+    // Whoever is told that it was ended finds nothing of it. A host that is lost ends it by itself.
+    let ended = async {
+        input.write_all(END).await.ok()?;
+        input.flush().await.ok()?;
+        // Its guard holds a stream until the last of them is gone.
+        while !matches!(
+            output.next().await,
+            Said::Ended(_) | Said::Lost(_) | Said::Refused
+        ) {}
+        Some(())
+    };
+    let _ = tokio::time::timeout(ENDING, ended).await;
+    Err(error)
 }
 
 async fn send(mut input: Input, text: &[u8]) -> io::Result<()> {

@@ -92,6 +92,20 @@ impl Trust {
         }
     }
 
+    /// Writes the key of a host that is known by none; nothing for any other, as one that changed.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_unknown(&self, key: &[u8]) -> Result<Option<PathBuf>, SshError> {
+        let Some(key) = PublicKeyBlob::new(key) else {
+            return Ok(None);
+        };
+        match self.known().lookup(&self.host, self.port, &key) {
+            Verdict::Unknown => self.write(&key).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Writes a key down; gives the file.
     ///
     /// # Errors
@@ -141,11 +155,19 @@ impl Trust {
     pub fn sentence(&self, verdict: &Verdict, key: &PublicKeyBlob<'_>) -> String {
         let (name, shown, label) = (self.name(), shown(key), &self.label);
         let trust = format!("`windlass inventory trust {label}`");
+        // Whoever ran that command already needs a terminal to answer at, or the flag.
+        let then = match (self.asked, verdict) {
+            (false, _) => format!("run {trust}"),
+            (true, Verdict::Unknown) => format!(
+                "run this at a terminal and answer its question, or with --accept-new-host-keys: {trust}"
+            ),
+            (true, _) => format!("run this at a terminal and answer its question: {trust}"),
+        };
         match verdict {
             Verdict::Match { line } => format!("{name} is known by its key {shown} ({line})"),
             Verdict::Unknown => format!(
                 "{name} is not known; it shows the host key {shown}: compare it with the one that \
-                 `ssh-keygen -lf /etc/ssh/ssh_host_{}_key.pub` prints on the host, then run {trust}",
+                 `ssh-keygen -lf /etc/ssh/ssh_host_{}_key.pub` prints on the host, then {then}",
                 kind(key.algorithm).to_lowercase()
             ),
             Verdict::Changed { line, known } => format!(
@@ -156,7 +178,7 @@ impl Trust {
             ),
             Verdict::NewAlgorithm { known } => format!(
                 "{name} is known, and shows a kind of key that is not: {shown}; known are {}. Hosts \
-                 get new kinds of keys with new systems; compare it on the host, then run {trust}",
+                 get new kinds of keys with new systems; compare it on the host, then {then}",
                 known
                     .iter()
                     .map(|(algorithm, place)| format!("{} ({place})", kind(algorithm)))
@@ -188,5 +210,48 @@ pub(super) fn kind(algorithm: &str) -> &str {
         "ssh-dss" => "DSA",
         other if other.starts_with("ecdsa-") => "ECDSA",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_to_the_command_that_asks_says_how_it_can_be_answered() {
+        let trust = |asked| Trust {
+            label: "h1".into(),
+            host: "10.0.0.1".into(),
+            port: 22,
+            files: Vec::new(),
+            pin: None,
+            unknown: Unknown::Ask,
+            asked,
+            hashed: false,
+        };
+        let mut bytes = Vec::new();
+        for part in [b"ssh-ed25519".as_slice(), &[7; 32]] {
+            bytes.extend(u32::try_from(part.len()).unwrap().to_be_bytes());
+            bytes.extend(part);
+        }
+        let key = PublicKeyBlob::new(&bytes).unwrap();
+        let said = |asked, verdict: &Verdict| trust(asked).sentence(verdict, &key);
+        let other = Verdict::NewAlgorithm { known: Vec::new() };
+        let plain = said(false, &Verdict::Unknown);
+        assert!(
+            plain.ends_with("then run `windlass inventory trust h1`"),
+            "{plain}"
+        );
+        let asked = said(true, &Verdict::Unknown);
+        assert!(
+            asked.contains("at a terminal") && asked.contains("--accept-new-host-keys"),
+            "{asked}"
+        );
+        // The flag takes keys of unknown hosts only.
+        let asked = said(true, &other);
+        assert!(
+            asked.contains("at a terminal") && !asked.contains("--accept"),
+            "{asked}"
+        );
     }
 }

@@ -40,7 +40,7 @@ fn summary(output: &Output) -> Value {
 
 #[test]
 fn the_last_json_line_is_the_summary_on_success_and_on_every_usage_error() {
-    let table: [(&[&str], i32, &str); 9] = [
+    let table: [(&[&str], i32, &str); 15] = [
         (&["paths", "--json"], 0, "paths"),
         (&["--json", "paths"], 0, "paths"),
         (&["--json"], 0, "help"),
@@ -50,6 +50,16 @@ fn the_last_json_line_is_the_summary_on_success_and_on_every_usage_error() {
         (&["--json", "playbook", "run", "x"], 2, "playbook run"),
         (&["--json", "demo", "--limit", "halo1"], 2, "demo"),
         (&["--json", "--nonsense"], 2, "windlass"),
+        (&["help", "--json"], 0, "help"),
+        (&["help", "up", "--json"], 0, "help"),
+        (&["help", "nonsense", "--json"], 2, "help"),
+        (&["paths", "--json", "--fail-on-change"], 2, "paths"),
+        (
+            &["exec", "a", "--json", "--timeout", "0", "--", "true"],
+            2,
+            "exec",
+        ),
+        (&["replay", "/dev/null", "--json"], 2, "replay"),
     ];
     for (arguments, exit, command) in table {
         let output = ran(arguments);
@@ -64,6 +74,118 @@ fn the_last_json_line_is_the_summary_on_success_and_on_every_usage_error() {
             assert!(last["error"].get("host").is_some() && last["error"].get("step").is_some());
         }
     }
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_with_what_is_allowed() {
+    let home = tempfile::tempdir().unwrap();
+    let text =
+        "[cluster]\nname = \"c\"\n[groups.g]\nhosts = [\"a\"]\n[hosts.a]\nconnection = \"local\"\n";
+    std::fs::write(home.path().join("inventory.toml"), text).unwrap();
+    std::fs::write(home.path().join("empty"), "").unwrap();
+    let table: [(&[&str], i32, &str); 7] = [
+        (
+            &["exec", "a", "--timeout", "0", "--", "true"],
+            2,
+            "from 1 to 604800",
+        ),
+        (&["exec", "all", "--", "true"], 3, "did you mean \"@all\"?"),
+        (&["exec", "g", "--", "true"], 3, "did you mean \"@g\"?"),
+        (&["replay", "/dev/null"], 2, "is a device, and no journal"),
+        (&["replay", "empty"], 2, "holds no event"),
+        (
+            &["inventory", "add", "w", "address="],
+            2,
+            "write it as address=192.168.1.11, or leave it out",
+        ),
+        (
+            &["up", "m", "--fail-on-change"],
+            2,
+            "goes only with --check",
+        ),
+    ];
+    for (arguments, exit, wanted) in table {
+        let mut all = vec!["--json"];
+        all.extend(arguments);
+        let output = windlass(home.path(), &all)
+            .current_dir(home.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(exit), "{arguments:?}");
+        let last = summary(&output);
+        let message = last["error"]["message"].as_str().unwrap();
+        assert!(message.contains(wanted), "{arguments:?}: {message}");
+    }
+    let same = std::fs::read_to_string(home.path().join("inventory.toml")).unwrap();
+    assert_eq!(same, text);
+}
+
+#[test]
+fn changes_that_are_pending_are_exit_5_where_that_is_asked() {
+    let home = tempfile::tempdir().unwrap();
+    let text = "[cluster]\nname = \"c\"\n[hosts.a]\nconnection = \"local\"\n";
+    std::fs::write(home.path().join("inventory.toml"), text).unwrap();
+    let made = "[[tasks]]\nfile = { path = \"made\", state = \"directory\" }\n";
+    std::fs::write(home.path().join("play.toml"), made).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut all = vec!["--json", "--check"];
+        all.extend(arguments);
+        let output = windlass(home.path(), &all)
+            .current_dir(home.path())
+            .output()
+            .unwrap();
+        summary(&output)
+    };
+    let fail = "--fail-on-change";
+    let table: [(&[&str], i32, &str); 8] = [
+        (&["exec", "a", "--", "true"], 0, ""),
+        (&["exec", "a", fail, "--", "true"], 5, "on a"),
+        (&["inventory", "set", "a", "threads=2"], 0, ""),
+        (&["inventory", "set", "a", "threads=2", fail], 5, "pending"),
+        (&["inventory", "set", "a", "connection=local", fail], 0, ""),
+        (&["model", "pull", "org/name:Q4_0", fail], 5, "pending"),
+        (&["playbook", "run", "play.toml", fail], 5, "on a"),
+        (&["facts", fail], 0, ""),
+    ];
+    for (arguments, exit, wanted) in table {
+        let last = run(arguments);
+        assert_eq!(last["exit"], exit, "{arguments:?}: {last}");
+        if exit == 5 {
+            assert_eq!(last["error"]["kind"], "drift");
+            let message = last["error"]["message"].as_str().unwrap();
+            assert!(message.contains(wanted), "{message}");
+        }
+    }
+    std::fs::create_dir(home.path().join("made")).unwrap();
+    assert_eq!(run(&["playbook", "run", "play.toml", fail])["exit"], 0);
+}
+
+#[test]
+fn hosts_are_named_when_the_run_begins_as_far_as_they_are_known() {
+    let home = tempfile::tempdir().unwrap();
+    let begun = |arguments: &[&str]| {
+        let output = windlass(home.path(), arguments)
+            .current_dir(home.path())
+            .output()
+            .unwrap();
+        json_lines(&output.stdout)[0]["hosts"].clone()
+    };
+    assert_eq!(begun(&["facts", "--json"]), serde_json::json!([]));
+    let text = "[cluster]\nname = \"c\"\n[hosts.\"h[1-3]\"]\naddress = \"127.0.0.1\"\nssh = { port = 1 }\n";
+    std::fs::write(home.path().join("inventory.toml"), text).unwrap();
+    let hosts = |names: &[&str]| serde_json::json!(names);
+    assert_eq!(begun(&["status", "--json"]), hosts(&["h1", "h2", "h3"]));
+    assert_eq!(
+        begun(&["facts", "h[2-3]", "--json", "--limit", "!h2"]),
+        hosts(&["h3"])
+    );
+    // A host that is not reached is told once with its reason, and once at the end.
+    let output = windlass(home.path(), &["exec", "h1", "--", "true"])
+        .current_dir(home.path())
+        .output()
+        .unwrap();
+    let talk = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(talk.matches("takes no connection").count(), 2, "{talk}");
 }
 
 #[test]

@@ -78,6 +78,22 @@ pub fn no_address(address: &str, has: &[String]) -> Breach {
     }
 }
 
+/// A data address that leads every host to itself, with more than one machine taking part. `data` is what
+/// the inventory says.
+pub fn loopback(data: &str, address: &str) -> Breach {
+    let leads = if data == address {
+        format!("{address} is")
+    } else {
+        format!("{data} leads to {address} here,")
+    };
+    Breach {
+        step: "data",
+        message: format!(
+            "its data address {leads} a loopback address, which no other host can reach: set `data` for this host in the inventory to the address of the interface between the hosts"
+        ),
+    }
+}
+
 /// What a connection to a data address came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
@@ -168,6 +184,15 @@ mod tests {
         }
         let text = clock(Some(-600.0), 0.1).unwrap().message;
         assert!(text.contains("600.0 s behind"), "{text}");
+    }
+
+    #[test]
+    fn a_loopback_address_is_named_with_what_leads_to_it_and_no_firewall() {
+        let plain = loopback("127.0.0.1", "127.0.0.1").message;
+        assert!(plain.contains("127.0.0.1 is a loopback address"), "{plain}");
+        let named = loopback("halo1", "127.0.1.1").message;
+        assert!(named.contains("halo1 leads to 127.0.1.1 here"), "{named}");
+        assert!(plain.contains("set `data`") && !plain.contains("firewall"));
     }
 
     #[test]

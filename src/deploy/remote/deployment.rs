@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use windlass_wire::assignment::{ORDERS_FILE, Orders};
 use windlass_wire::telemetry::HeadStatus;
 
-use super::base::Base;
+use super::base::{Base, Keeper};
 use super::forward::{self, Far, Forward};
 use super::install::{failed, run};
 use super::record::{self, Record};
@@ -126,23 +126,100 @@ pub async fn stop(place: &Place, cluster: &str) -> Result<(), Failure> {
     .await
 }
 
-/// Stops the worker and removes the deployment's files; its pieces stay in the cache.
+/// Stops the worker and removes the deployment's files; its pieces stay.
 ///
 /// # Errors
 /// With the host's own words.
-pub async fn remove(place: &Place, cluster: &str, pieces: bool) -> Result<(), Failure> {
-    let mut script = format!("({})", unit::stop(&place.base, cluster));
-    script.push_str(&format!(
-        " || exit 1\nrm -rf {}\n",
+pub async fn remove(place: &Place, cluster: &str) -> Result<(), Failure> {
+    let script = format!(
+        "({}) || exit 1\nrm -rf {}\n",
+        unit::stop(&place.base, cluster),
         quote(&place.base.deployment(cluster))
-    ));
-    if pieces {
-        script.push_str(&format!(
-            "rm -rf {}\n",
-            quote(&format!("{}/pieces", place.base.folder))
-        ));
-    }
+    );
     done(place, "stop", "stop the worker", &script).await
+}
+
+fn pieces_of(place: &Place) -> String {
+    format!("{}/pieces", place.base.folder)
+}
+
+/// Bytes of all pieces on a host, of every model; `None` when there is no file of any.
+///
+/// # Errors
+/// When the host cannot be asked.
+pub async fn held_pieces(place: &Place) -> Result<Option<u64>, Failure> {
+    let script = format!(
+        "cd {} 2>/dev/null || exit 0\nfind . -type f -exec wc -c {{}} +\n",
+        quote(&pieces_of(place))
+    );
+    let output = run(&place.session, &place.base, "look at the pieces", &script)
+        .await
+        .map_err(|error| error.failure(place.session.host()))?;
+    Ok(counted(&output.text()))
+}
+
+/// The sum of what `wc -c` says of files, its own sums left out; `None` without a file.
+fn counted(text: &str) -> Option<u64> {
+    let mut sum = None;
+    for line in text.lines() {
+        let (bytes, name) = line.trim_start().split_once(' ').unwrap_or_default();
+        if name.starts_with("./")
+            && let Ok(bytes) = bytes.parse::<u64>()
+        {
+            sum = Some(bytes.saturating_add(sum.unwrap_or(0)));
+        }
+    }
+    sum
+}
+
+/// Removes all pieces from a host.
+///
+/// # Errors
+/// With the host's own words.
+pub async fn remove_pieces(place: &Place) -> Result<(), Failure> {
+    let script = format!("rm -rf {}\n", quote(&pieces_of(place)));
+    done(place, "pieces", "remove the pieces", &script).await
+}
+
+/// The folder's name of some worker's program on a host, where there is one.
+///
+/// # Errors
+/// When the host cannot be asked.
+pub async fn any_program(place: &Place) -> Result<Option<String>, Failure> {
+    let script = format!(
+        "cd {}/bin 2>/dev/null || exit 0\n\
+         for f in */windlass-worker; do if [ -x \"$f\" ]; then echo \"${{f%/*}}\"; fi; done\n",
+        quote(&place.base.folder)
+    );
+    let output = run(
+        &place.session,
+        &place.base,
+        "look for a worker's program",
+        &script,
+    )
+    .await
+    .map_err(|error| error.failure(place.session.host()))?;
+    Ok(output.text().lines().next().map(str::to_owned))
+}
+
+/// Whether the unit that would be written is there already; `None` where no unit keeps the worker.
+///
+/// # Errors
+/// When the host cannot be asked.
+pub async fn has_unit(
+    place: &Place,
+    cluster: &str,
+    program_sha256: &str,
+) -> Result<Option<bool>, Failure> {
+    if place.base.keeper == Keeper::Process {
+        return Ok(None);
+    }
+    let script = unit::show(&place.base, cluster);
+    let output = run(&place.session, &place.base, "look at the unit", &script)
+        .await
+        .map_err(|error| error.failure(place.session.host()))?;
+    let wanted = unit::unit_text(&place.base, program_sha256, cluster);
+    Ok(Some(output.text() == wanted))
 }
 
 async fn done(place: &Place, step: &str, what: &str, script: &str) -> Result<(), Failure> {
@@ -174,14 +251,23 @@ async fn done(place: &Place, step: &str, what: &str, script: &str) -> Result<(),
 /// # Errors
 /// When the host cannot be asked.
 pub async fn look(place: &Place, cluster: &str) -> Result<Look, Failure> {
-    let output = run(
-        &place.session,
-        &place.base,
-        "look at the worker",
-        &unit::look(&place.base, cluster),
-    )
-    .await
-    .map_err(|error| error.failure(place.session.host()))?;
+    looked(place, &unit::look(&place.base, cluster)).await
+}
+
+/// The same, and which pieces it has that were replaced since it mapped them.
+///
+/// # Errors
+/// When the host cannot be asked.
+pub async fn look_closely(place: &Place, cluster: &str) -> Result<Look, Failure> {
+    let mut script = unit::look(&place.base, cluster);
+    script.push_str(&unit::stale(&place.base, cluster));
+    looked(place, &script).await
+}
+
+async fn looked(place: &Place, script: &str) -> Result<Look, Failure> {
+    let output = run(&place.session, &place.base, "look at the worker", script)
+        .await
+        .map_err(|error| error.failure(place.session.host()))?;
     Ok(Look::parse(&output.text()))
 }
 
@@ -350,6 +436,19 @@ pub(super) fn failed_message(lines: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_of_files_are_summed_without_the_sums_between_them() {
+        for (text, wanted) in [
+            ("", None),
+            (" 12 ./a/b.gguf\n", Some(12)),
+            ("  5 ./a\n  7 ./b c\n 12 total\n  1 ./d\n", Some(13)),
+            ("0 ./a\n", Some(0)),
+            ("wc: ./a: no\n", None),
+        ] {
+            assert_eq!(counted(text), wanted, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_worker_s_own_reason_is_found_in_its_log_and_a_lost_peer_is_none() {

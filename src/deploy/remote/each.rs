@@ -11,7 +11,8 @@ use super::site::status_of;
 use crate::event::{Emitter, Event, Failure, Level, Scope, Status};
 use crate::ssh::{Caps, Ending, Session, quote};
 
-/// Runs a command's words on every host at once, as the login user.
+/// Runs a command's words on every host at once, as the login user. A command that takes longer than
+/// `patience` is ended there, and so it is when this is dropped.
 pub async fn exec(
     sessions: &[Session],
     words: &[String],
@@ -35,7 +36,7 @@ pub async fn exec(
         let script = script.clone();
         async move {
             let task = emitter.task(Scope::host(session.host()).in_task("exec"), None);
-            let result = session.run("the command", &script, caps).await;
+            let result = session.run_bound(false, "the command", &script, caps).await;
             match &result {
                 Ok(output) if output.ok() => task.finish(Status::Changed, ""),
                 Ok(output) => task.finish(Status::Failed, ending(&output.ending)),

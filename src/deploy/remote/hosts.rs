@@ -4,7 +4,7 @@
 use super::context::Context;
 use super::failures::summed;
 use super::site::{self, Site};
-use crate::event::{Event, Failure, FailureKind, Level, Scope};
+use crate::event::{Failure, FailureKind, Level};
 use crate::inventory::{Cluster, Host, Inventory};
 use crate::reach;
 use crate::ssh::{Connector, Options, Session};
@@ -44,6 +44,14 @@ pub fn select(
     Ok(hosts)
 }
 
+/// Names of the hosts that a run will be about, as far as they can be told before it begins: none when
+/// the inventory or a selector is wrong, which the run itself will say.
+pub fn names(context: &Context, further: Option<&str>) -> Vec<String> {
+    let chosen = inventory(context).and_then(|inventory| select(context, &inventory, further));
+    let names = chosen.map(|hosts| hosts.into_iter().map(|host| host.name).collect());
+    names.unwrap_or_default()
+}
+
 /// Connects to these hosts, all at once.
 ///
 /// # Errors
@@ -76,16 +84,11 @@ pub async fn sites(
     let sessions = connect(context, inventory, hosts).await?;
     let mut sites = Vec::new();
     let mut failures = Vec::new();
-    for (host, found) in site::look(sessions, &context.emitter).await {
+    for (_, found) in site::look(sessions, &context.emitter).await {
         match found {
             Ok(site) => sites.push(site),
-            Err(failure) => {
-                context.emitter.emit(
-                    Scope::host(&host.name),
-                    Event::log(Level::Error, failure.message.clone()),
-                );
-                failures.push(failure);
-            }
+            // Told by the task that failed.
+            Err(failure) => failures.push(failure),
         }
     }
     failures.sort_by_key(|failure| failure.kind.exit());

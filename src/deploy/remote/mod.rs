@@ -1,7 +1,8 @@
 //! Deployments on the inventory's hosts: everything from the first look to chat, over sessions.
 //! Emits events; must not know how they are shown.
 //!
-//! - [`base`], [`unit`], [`conditions`], [`record`], [`program`]: decisions and texts; pure.
+//! - [`base`], [`unit`], [`conditions`], [`record`], [`program`], [`reasons`], [`behind`]: decisions and
+//!   texts; pure.
 //! - [`install`], [`locks`], [`probe`], [`push`], [`deployment`], [`forward`]: what is done there.
 //! - [`source`]: what is known of a model's pieces; [`feed`]: where their bytes come from;
 //!   [`elsewhere`]: a model file on a host; [`held`]: what a host holds of them, by `sh` alone.
@@ -9,6 +10,8 @@
 //!   that a head tells are news.
 
 pub mod base;
+pub mod behind;
+mod check;
 pub mod conditions;
 pub mod context;
 pub mod deployment;
@@ -29,6 +32,7 @@ pub mod prepare;
 pub mod probe;
 pub mod program;
 pub mod push;
+pub mod reasons;
 pub mod record;
 pub mod service;
 pub mod site;

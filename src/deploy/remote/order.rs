@@ -161,6 +161,8 @@ fn order(
     tools: Tools,
 ) -> Order {
     Order {
+        asked: wish.model.clone(),
+        inventory: inventory.clone(),
         cluster: hosts::cluster(context, inventory, sites),
         origin: model.origin,
         model_sha256: model.sha256,

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use windlass_gguf::{GgufError, OpenGguf};
 
+use super::behind::{self, Behind};
 use super::conditions::{self, Breach};
 use super::deployment;
 use super::failures::all_or_first;
@@ -36,6 +37,22 @@ pub(super) struct Prepared<'a> {
     pub(super) model: Model,
     pub(super) placement: Placement,
     pub(super) members: Vec<Member<'a>>,
+    /// Hosts that get no stage and have a record: what runs there is stopped.
+    pub(super) leaving: Vec<(&'a Site, Record)>,
+    /// Hosts of what ran before that are out of reach, so that it stays there.
+    pub(super) behind: Vec<Behind>,
+}
+
+impl Prepared<'_> {
+    /// The record of what ran before: the one that most of its hosts have.
+    pub(super) fn old(&self) -> Option<&Record> {
+        Record::leading(
+            self.members
+                .iter()
+                .filter_map(|member| member.record.as_ref())
+                .chain(self.leaving.iter().map(|(_, record)| record)),
+        )
+    }
 }
 
 /// The model file, open or with the program that opens it.
@@ -120,6 +137,18 @@ pub(super) async fn prepare<'a>(
         }
         seen.push(member.address);
     }
+    for member in &members {
+        // A loopback address leads each machine to itself.
+        let apart = |other: &&Member<'_>| {
+            !(is_here(member.site) && is_here(other.site))
+                && member.site.host.address != other.site.host.address
+        };
+        if member.address.ip().is_loopback() && members.iter().any(|other| apart(&other)) {
+            let address = member.address.ip().to_string();
+            let breach = conditions::loopback(&member.site.host.data, &address);
+            failures.push(member.site.failed(breach.step, breach.message));
+        }
+    }
     all_or_first(failures, emitter)?;
     for member in &members {
         let sentence = member.site.device()?;
@@ -128,12 +157,46 @@ pub(super) async fn prepare<'a>(
             Event::log(Level::Info, sentence),
         );
     }
-    Ok(Prepared {
+    let mut prepared = Prepared {
         source,
         model,
         placement,
         members,
-    })
+        leaving: Vec::new(),
+        behind: Vec::new(),
+    };
+    let has_stage = |site: &Site| {
+        prepared
+            .members
+            .iter()
+            .any(|m| m.site.name() == site.name())
+    };
+    prepared.leaving = found
+        .iter()
+        .filter(|(site, ..)| !has_stage(site))
+        .filter_map(|(site, _, record)| Some((*site, record.clone()?)))
+        .collect();
+    if let Some(old) = prepared.old() {
+        let mut behind = behind::behind(old, &tried(sites), &order.inventory);
+        // What was left behind before this one's predecessor was told then.
+        behind.retain(|one| old.stage_on(&one.host).is_some());
+        prepared.behind = behind;
+    }
+    Ok(prepared)
+}
+
+/// Names and addresses of hosts.
+pub(super) fn tried(sites: &[Site]) -> Vec<(&str, &str)> {
+    let sites = sites.iter();
+    sites
+        .map(|site| (site.name(), site.host.address.as_str()))
+        .collect()
+}
+
+/// Whether a host is this machine, whatever way leads there.
+fn is_here(site: &Site) -> bool {
+    let address = site.host.address.parse::<std::net::IpAddr>();
+    site.session().is_local() || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// Opens the model file, or chooses the program that will.

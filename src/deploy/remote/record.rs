@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::behind::Behind;
 use crate::plan::Before;
 
 /// Version of the record's form.
@@ -48,6 +49,9 @@ pub struct Record {
     /// Hosts that were there and got no stage.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+    /// Hosts of the deployment before, on which it could not be stopped when this one took its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<Behind>,
 }
 
 /// One stage of a deployment.
@@ -69,6 +73,9 @@ pub struct StageRecord {
     pub threads: u32,
     /// Digest of the worker's program on this host.
     pub program_sha256: String,
+    /// Where the host was reached when it was brought up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
 }
 
 impl Record {
@@ -114,43 +121,64 @@ impl Record {
 
     /// What a new record does otherwise, in words; nothing when it would start the same processes
     /// with the same pieces.
-    pub fn changes(&self, new: &Self) -> Vec<&'static str> {
-        let programs = |record: &Self| -> Vec<String> {
-            let stages = record.stages.iter();
-            stages.map(|stage| stage.program_sha256.clone()).collect()
-        };
-        let layers = |record: &Self| -> Vec<(String, u32, u32)> {
-            let stages = record.stages.iter();
-            stages
-                .map(|stage| (stage.host.clone(), stage.first_layer, stage.layers))
-                .collect()
+    pub fn changes(&self, new: &Self) -> Vec<String> {
+        let joined = new.hosts().filter(|host| self.stage_on(host).is_none());
+        let joined: Vec<String> = joined.map(|host| format!("{host} is new")).collect();
+        let left = self.hosts().filter(|host| new.stage_on(host).is_none());
+        let left: Vec<String> = left
+            .map(|host| format!("{host} has no part any more"))
+            .collect();
+        let moved = [joined, left].concat();
+        // What is compared host by host is compared on those that take part in both.
+        let differs = |part: fn(&StageRecord) -> (&str, u32, u32)| {
+            let both = new.stages.iter();
+            let mut both = both.filter_map(|stage| Some((self.stage_on(&stage.host)?, stage)));
+            both.any(|(old, new)| part(old) != part(new))
         };
         let mut all = Vec::new();
-        for (differs, what) in [
-            (
-                (&self.model, &self.model_sha256) != (&new.model, &new.model_sha256),
-                "the model",
-            ),
-            (programs(self) != programs(new), "the worker's program"),
-            (layers(self) != layers(new), "which host holds which layers"),
-            (
-                (self.context, self.concurrency, self.kv_blocks)
-                    != (new.context, new.concurrency, new.kv_blocks),
-                "the room for sequences",
-            ),
-            (
-                (&self.api, &self.api_key_sha256) != (&new.api, &new.api_key_sha256),
-                "the API's address or key",
-            ),
-        ] {
+        let mut add = |differs: bool, what: &str| {
             if differs {
-                all.push(what);
+                all.push(what.to_owned());
             }
-        }
+        };
+        add(
+            (&self.model, &self.model_sha256) != (&new.model, &new.model_sha256),
+            "the model",
+        );
+        add(
+            differs(|stage| (&stage.program_sha256, 0, 0)),
+            "the worker's program",
+        );
+        add(
+            !moved.is_empty(),
+            &format!("the hosts ({})", moved.join(", ")),
+        );
+        add(
+            moved.is_empty()
+                && (differs(|stage| ("", stage.first_layer, stage.layers))
+                    || !self.hosts().eq(new.hosts())),
+            "which host holds which layers",
+        );
+        add(
+            (self.context, self.concurrency, self.kv_blocks)
+                != (new.context, new.concurrency, new.kv_blocks),
+            "the room for sequences",
+        );
+        add(
+            (&self.api, &self.api_key_sha256) != (&new.api, &new.api_key_sha256),
+            "the API's address or key",
+        );
+        add(differs(|stage| (&stage.data, 0, 0)), "the data addresses");
+        add(differs(|stage| ("", stage.threads, 0)), "the threads");
         if all.is_empty() && !self.same_service(new) {
-            all.push("data addresses or threads");
+            all.push("the sizes of its pieces".to_owned());
         }
         all
+    }
+
+    /// Names of its hosts, in the order of the stages.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.stages.iter().map(|stage| stage.host.as_str())
     }
 
     /// Whether a new record would start the same processes with the same pieces: all but who, when,
@@ -162,6 +190,16 @@ impl Record {
             at: String::new(),
             version: String::new(),
             left_out: Vec::new(),
+            left_behind: Vec::new(),
+            worker_sha256: String::new(),
+            stages: record
+                .stages
+                .iter()
+                .map(|stage| StageRecord {
+                    address: None,
+                    ..stage.clone()
+                })
+                .collect(),
             ..record.clone()
         };
         plain(self) == plain(other)
@@ -227,9 +265,34 @@ pub(crate) mod tests {
                 piece_bytes: 5,
                 threads: 2,
                 program_sha256: "ab".repeat(32),
+                address: None,
             }],
             left_out: Vec::new(),
+            left_behind: Vec::new(),
         }
+    }
+
+    pub(crate) fn stage_of(host: &str) -> StageRecord {
+        StageRecord {
+            host: host.into(),
+            stage: 1,
+            ..record().stages.remove(0)
+        }
+    }
+
+    #[test]
+    fn where_a_host_was_reached_makes_no_other_service() {
+        let mut other = record();
+        other.stages[0].address = Some("10.0.0.9".into());
+        other.left_behind.push(Behind::default());
+        assert!(record().same_service(&other));
+        // An older windlass wrote neither.
+        let bytes = serde_json::to_vec(&record()).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(
+            !text.contains("address\":") && !text.contains("left_behind"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -275,7 +338,7 @@ pub(crate) mod tests {
             edit(&mut new);
             record().changes(&new)
         };
-        let table: [(Change, &str); 6] = [
+        let table: [(Change, &str); 10] = [
             (|r| r.model_sha256.clear(), "the model"),
             (
                 |r| r.stages[0].program_sha256.clear(),
@@ -284,7 +347,18 @@ pub(crate) mod tests {
             (|r| r.stages[0].layers = 3, "which host holds which layers"),
             (|r| r.context = 5, "the room for sequences"),
             (|r| r.api.clear(), "the API's address or key"),
-            (|r| r.stages[0].threads = 9, "data addresses or threads"),
+            (|r| r.stages[0].threads = 9, "the threads"),
+            (|r| r.stages[0].data.clear(), "the data addresses"),
+            // Another host has another number of programs, and it is not the program that changed.
+            (
+                |r| r.stages.push(stage_of("halo2")),
+                "the hosts (halo2 is new)",
+            ),
+            (
+                |r| r.stages[0].host = "halo2".into(),
+                "the hosts (halo2 is new, halo1 has no part any more)",
+            ),
+            (|r| r.stages[0].piece_bytes = 6, "the sizes of its pieces"),
         ];
         for (edit, wanted) in table {
             assert_eq!(changed(edit), [wanted]);

@@ -5,16 +5,20 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use windlass_wire::telemetry::HeadStatus;
 
+use super::behind::{self, Behind};
 use super::context::Context;
 use super::deployment::{self, Place};
 use super::hosts;
-use super::locks;
+use super::locks::{self, Lock};
+use super::prepare::tried;
 use super::record::Record;
 use super::site::{Site, status_of};
 use super::unit::Look;
 use super::up::Done;
-use crate::event::{Emitter, Failure, FailureKind, Scope, Status};
+use crate::event::bus::Task;
+use crate::event::{Emitter, Failure, FailureKind, Level, Scope, Status};
 use crate::figures::size;
+use crate::inventory::Inventory;
 use crate::paths::Paths;
 
 /// A deployment as its hosts tell it.
@@ -72,7 +76,7 @@ pub async fn find<'a>(sites: &'a [Site], cluster: &str) -> Result<Option<Found<'
             .find(|(site, own)| site.name() == stage.host && own.deployment == record.deployment)
         {
             Some((site, _)) => {
-                stages.push((*site, deployment::look(&site.place, cluster).await));
+                stages.push((*site, deployment::look_closely(&site.place, cluster).await));
             }
             None => missing.push(stage.host.clone()),
         }
@@ -95,10 +99,11 @@ pub async fn find<'a>(sites: &'a [Site], cluster: &str) -> Result<Option<Found<'
 /// How a deployment is: fields, a text for people, and a failure when it does not serve.
 pub async fn status(
     sites: &[Site],
-    cluster: &str,
+    inventory: &Inventory,
     paths: &Paths,
     run: &str,
 ) -> (Map<String, Value>, String, Option<Failure>) {
+    let cluster = inventory.cluster.name.as_str();
     let mut fields = Map::new();
     fields.insert("cluster".into(), json!(cluster));
     fields.insert("state".into(), json!("absent"));
@@ -123,7 +128,8 @@ pub async fn status(
             record.head()
         )),
     };
-    let (state, reason) = state(&found, head_status.as_ref());
+    let behind = not_listed(record, sites, inventory);
+    let (state, reason) = state(&found, &behind, head_status.as_ref());
     fields.insert("state".into(), json!(state));
     fields.insert("reason".into(), json!(reason));
     fields.insert("deployment".into(), json!(record.deployment));
@@ -136,6 +142,7 @@ pub async fn status(
     fields.insert("context".into(), json!(record.context));
     fields.insert("concurrency".into(), json!(record.concurrency));
     fields.insert("stray".into(), json!(found.stray));
+    fields.insert("left_behind".into(), json!(behind));
     let live = head_status.as_ref().ok();
     fields.insert("stages".into(), stage_fields(&found, live));
     if let Some(status) = live {
@@ -144,7 +151,10 @@ pub async fn status(
         fields.insert("generated_tokens".into(), json!(status.generated_tokens));
         fields.insert("uptime_s".into(), json!(status.uptime_s));
     }
-    let text = text(&found, live, state, reason.as_deref());
+    let mut text = text(&found, &behind, live, state, reason.as_deref());
+    for one in &behind {
+        text.push_str(&format!("  {}\n", one.sentence(cluster)));
+    }
     let failure = (state != "serving").then(|| {
         Failure::new(
             FailureKind::Worker,
@@ -172,8 +182,21 @@ async fn ask_head(
         .map_err(|error| format!("{}: the head does not answer ({error})", record.head()))
 }
 
+/// Hosts that a record names and the inventory does not.
+fn not_listed(record: &Record, sites: &[Site], inventory: &Inventory) -> Vec<Behind> {
+    let mut behind = behind::behind(record, &tried(sites), inventory);
+    behind.retain(|one| !one.listed);
+    behind
+}
+
 /// One word for the whole, and why.
-fn state(found: &Found<'_>, head: Result<&HeadStatus, &String>) -> (&'static str, Option<String>) {
+fn state(
+    found: &Found<'_>,
+    behind: &[Behind],
+    head: Result<&HeadStatus, &String>,
+) -> (&'static str, Option<String>) {
+    let gone = |host: &String| behind.iter().any(|one| one.host == *host);
+
     let down: Vec<String> = found
         .stages
         .iter()
@@ -182,12 +205,10 @@ fn state(found: &Found<'_>, head: Result<&HeadStatus, &String>) -> (&'static str
             Ok(look) => Some(format!("{}: its worker is {}", site.name(), look.state)),
             Err(failure) => Some(failure.message.clone()),
         })
-        .chain(
-            found
-                .missing
-                .iter()
-                .map(|host| format!("{host}: not reached, or its part of the deployment is gone")),
-        )
+        .chain(found.missing.iter().map(|host| match gone(host) {
+            true => format!("{host}: not in the inventory any more, so it was not asked"),
+            false => format!("{host}: not reached, or its part of the deployment is gone"),
+        }))
         .collect();
     match head {
         Ok(status) if status.state == "serving" && down.is_empty() => ("serving", None),
@@ -232,6 +253,7 @@ fn stage_fields(found: &Found<'_>, live: Option<&HeadStatus>) -> Value {
                 "reached": look.is_some(),
                 "worker": look.and_then(|(_, l)| l).map(|l| l.state.clone()),
                 "pid": look.and_then(|(_, l)| l).and_then(|l| l.pid),
+                "stale": look.and_then(|(_, l)| l).map(|l| l.stale.clone()),
                 "restarts": look.and_then(|(_, l)| l).and_then(|l| l.restarts),
                 "keeper": look.map(|(site, _)| site.base().keeper.words()),
                 "survives_reboot": look.map(|(site, _)| site.base().keeper != super::base::Keeper::Process),
@@ -244,7 +266,13 @@ fn stage_fields(found: &Found<'_>, live: Option<&HeadStatus>) -> Value {
         .collect()
 }
 
-fn text(found: &Found<'_>, live: Option<&HeadStatus>, state: &str, reason: Option<&str>) -> String {
+fn text(
+    found: &Found<'_>,
+    behind: &[Behind],
+    live: Option<&HeadStatus>,
+    state: &str,
+    reason: Option<&str>,
+) -> String {
     let record = &found.record;
     let mut text = format!(
         "{}  {state}  {}  context {}, {} at once  up since {} by {}\n",
@@ -267,9 +295,21 @@ fn text(found: &Found<'_>, live: Option<&HeadStatus>, state: &str, reason: Optio
         let word = match look {
             Some((_, Ok(look))) => look.state.as_str(),
             Some((_, Err(_))) => "unknown",
+            None if behind.iter().any(|one| one.host == stage.host) => "not in the inventory",
             None => "not reached",
         };
-        let keeper = look.map_or("", |(site, _)| site.base().keeper.words());
+        let mut keeper = look
+            .map_or("", |(site, _)| site.base().keeper.words())
+            .to_owned();
+        if let Some((_, Ok(look))) = look
+            && !look.stale.is_empty()
+        {
+            let count = look.stale.len();
+            let s = if count == 1 { " was" } else { "s were" };
+            keeper.push_str(&format!(
+                "  {count} piece{s} replaced since it began: `windlass up` starts it anew"
+            ));
+        }
         text.push_str(&format!(
             "  {:width$}  stage {}  layers {:>3}–{:<3}  {:>9}  {word}  {keeper}\n",
             stage.host,
@@ -293,16 +333,17 @@ fn text(found: &Found<'_>, live: Option<&HeadStatus>, state: &str, reason: Optio
     text
 }
 
-/// Stops the cluster's deployment on all hosts that have any of it. With `pieces`, their pieces go
-/// too.
+/// Stops the cluster's deployment on all hosts that have any of it. With `pieces`, all pieces of these
+/// hosts go too, also where nothing runs.
 pub async fn down(
     sites: &[Site],
-    cluster: &str,
+    inventory: &Inventory,
     run: &str,
     pieces: bool,
     check: bool,
     emitter: &Emitter,
 ) -> Done {
+    let cluster = inventory.cluster.name.as_str();
     let mut fields = Map::new();
     fields.insert("cluster".into(), json!(cluster));
     let records = join_all(
@@ -311,48 +352,137 @@ pub async fn down(
             .map(|site| deployment::read_record(&site.place, cluster)),
     )
     .await;
-    let mut stopped = Vec::new();
-    let mut failures = Vec::new();
-    let work = sites.iter().zip(&records).map(|(site, record)| async move {
-        // A record that is not understood is still one to stop.
-        if matches!(record, Ok(None)) {
-            return None;
-        }
-        let task = emitter.task(Scope::host(site.name()).in_task("stop"), None);
-        if check {
-            task.finish(Status::WouldChange, "would be stopped");
-            return Some(Ok(site.name().to_owned()));
-        }
-        let result = stop_one(
-            site,
-            record.as_ref().ok().and_then(Option::as_ref),
-            cluster,
-            run,
-            pieces,
-        )
-        .await;
-        match &result {
-            Ok(_) => task.finish(Status::Changed, "stopped"),
-            Err(failure) => task.finish(status_of(failure), ""),
-        }
-        Some(result)
+    let one = |site, record| One {
+        site,
+        record,
+        cluster,
+        run,
+        pieces,
+        check,
+        emitter,
+    };
+    let work = sites.iter().zip(&records).map(|(site, record)| {
+        let one = one(site, record);
+        async move { one.down().await }
     });
-    for result in join_all(work).await.into_iter().flatten() {
-        match result {
-            Ok(name) => stopped.push(name),
-            Err(failure) => failures.push(failure),
+    let (mut stopped, mut removed, mut failures) = (Vec::new(), Map::new(), Vec::new());
+    for (site, (was, bytes, failure)) in sites.iter().zip(join_all(work).await) {
+        if was {
+            stopped.push(site.name());
         }
+        if let Some(bytes) = bytes {
+            removed.insert(site.name().to_owned(), json!(bytes));
+        }
+        failures.extend(failure);
     }
+    let nothing = stopped.is_empty() && removed.is_empty();
     fields.insert("stopped".into(), json!(stopped));
+    if pieces {
+        fields.insert("removed_bytes".into(), removed.into());
+    }
+    let known = Record::leading(
+        records
+            .iter()
+            .filter_map(|record| record.as_ref().ok()?.as_ref()),
+    );
+    let behind = known.map_or_else(Vec::new, |record| not_listed(record, sites, inventory));
+    for one in &behind {
+        emitter.log(Level::Warn, one.sentence(cluster));
+    }
+    fields.insert("left_behind".into(), json!(behind));
     let failure = failures.into_iter().next().or_else(|| {
-        stopped.is_empty().then(|| {
+        nothing.then(|| {
+            let none = if pieces {
+                ", and no pieces are there"
+            } else {
+                ""
+            };
             Failure::new(
                 FailureKind::Nothing,
-                format!("nothing runs under the name {cluster} on these hosts"),
+                format!("nothing runs under the name {cluster} on these hosts{none}"),
             )
         })
     });
     (fields, failure)
+}
+
+/// What is done on one host to take a deployment down.
+struct One<'a> {
+    site: &'a Site,
+    record: &'a Result<Option<Record>, Failure>,
+    cluster: &'a str,
+    run: &'a str,
+    pieces: bool,
+    check: bool,
+    emitter: &'a Emitter,
+}
+
+impl One<'_> {
+    /// Whether it was stopped, or would be; how many bytes of pieces went, or would; why it failed.
+    async fn down(&self) -> (bool, Option<u64>, Option<Failure>) {
+        // A record that is not understood is still one to stop.
+        let runs = !matches!(self.record, Ok(None));
+        if runs && let Err(failure) = self.stop().await {
+            return (false, None, Some(failure));
+        }
+        if !self.pieces {
+            return (runs, None, None);
+        }
+        match self.remove_pieces().await {
+            Ok(bytes) => (runs, bytes, None),
+            Err(failure) => (runs, None, Some(failure)),
+        }
+    }
+
+    fn task(&self, name: &str) -> Task {
+        let scope = Scope::host(self.site.name()).in_task(name);
+        self.emitter.task(scope, None)
+    }
+
+    async fn stop(&self) -> Result<(), Failure> {
+        let task = self.task("stop");
+        if self.check {
+            task.finish(Status::WouldChange, "would be stopped");
+            return Ok(());
+        }
+        let record = self.record.as_ref().ok().and_then(Option::as_ref);
+        let result = stop_one(self.site, record, self.cluster, self.run).await;
+        match &result {
+            Ok(()) => task.finish(Status::Changed, "stopped"),
+            Err(failure) => task.finish(status_of(failure), ""),
+        }
+        result
+    }
+
+    async fn remove_pieces(&self) -> Result<Option<u64>, Failure> {
+        let place = &self.site.place;
+        let Some(bytes) = deployment::held_pieces(place).await? else {
+            return Ok(None);
+        };
+        let task = self.task("pieces");
+        if self.check {
+            let what = format!("{} would be removed", size(bytes));
+            task.finish(Status::WouldChange, what);
+            return Ok(Some(bytes));
+        }
+        let removed = async {
+            // Somebody may be sending pieces there.
+            let program = deployment::any_program(place).await?;
+            let _lock = lock(self.site, program.as_deref(), self.run).await?;
+            deployment::remove_pieces(place).await
+        }
+        .await;
+        match removed {
+            Ok(()) => {
+                task.finish(Status::Changed, format!("{} removed", size(bytes)));
+                Ok(Some(bytes))
+            }
+            Err(failure) => {
+                task.finish(status_of(&failure), "");
+                Err(failure)
+            }
+        }
+    }
 }
 
 /// Reaches the hosts and stops what runs there under the cluster's name. A host that could not be
@@ -362,15 +492,15 @@ pub async fn take_down(context: &Context, pieces: bool) -> Done {
         let inventory = hosts::inventory(context)?;
         let chosen = hosts::select(context, &inventory, None)?;
         let (sites, unreached) = hosts::sites(context, &inventory, &chosen, false).await?;
-        Ok((inventory.cluster.name, sites, unreached))
+        Ok((inventory, sites, unreached))
     };
-    let (cluster, sites, unreached) = match reached.await {
+    let (inventory, sites, unreached) = match reached.await {
         Ok(reached) => reached,
         Err(failure) => return (Map::new(), Some(failure)),
     };
     let (fields, failure) = down(
         &sites,
-        &cluster,
+        &inventory,
         &context.run,
         pieces,
         context.check,
@@ -384,34 +514,31 @@ pub async fn take_down(context: &Context, pieces: bool) -> Done {
     (fields, failure)
 }
 
-async fn stop_one(
+/// A host's lock, held with a worker's program that is there. Where that is gone, nobody else can be at
+/// work either.
+async fn lock(site: &Site, program: Option<&str>, run: &str) -> Result<Option<Lock>, Failure> {
+    let Some(program) = program else {
+        return Ok(None);
+    };
+    let holder = locks::holder(run);
+    match locks::take(site.session(), site.base(), program, &holder).await {
+        Ok(lock) => Ok(Some(lock)),
+        Err(locks::NotTaken::Held(failure)) => Err(failure),
+        Err(locks::NotTaken::Failed(_)) => Ok(None),
+    }
+}
+
+/// Stops the worker on a host, and removes the unit that keeps it and the deployment's files.
+pub(super) async fn stop_one(
     site: &Site,
     record: Option<&Record>,
     cluster: &str,
     run: &str,
-    pieces: bool,
-) -> Result<String, Failure> {
-    // The lock needs the worker's program; where that is gone, nobody else can be at work either.
-    let program = record.and_then(|record| record.stage_on(site.name()));
-    let _lock = match program {
-        Some(stage) => {
-            match locks::take(
-                site.session(),
-                site.base(),
-                &stage.program_sha256,
-                &locks::holder(run),
-            )
-            .await
-            {
-                Ok(lock) => Some(lock),
-                Err(locks::NotTaken::Held(failure)) => return Err(failure),
-                Err(locks::NotTaken::Failed(_)) => None,
-            }
-        }
-        None => None,
-    };
-    deployment::remove(&site.place, cluster, pieces).await?;
-    Ok(site.name().to_owned())
+) -> Result<(), Failure> {
+    let stage = record.and_then(|record| record.stage_on(site.name()));
+    let program = stage.map(|stage| stage.program_sha256.as_str());
+    let _lock = lock(site, program, run).await?;
+    deployment::remove(&site.place, cluster).await
 }
 
 /// A line from a host without what a terminal would obey.

@@ -131,7 +131,11 @@ async fn one(host: &Host, session: Session, emitter: &Emitter) -> Result<Site, F
     let result = found(host, session, emitter).await;
     match &result {
         Ok(site) => task.finish(Status::Ok, site.facts.headline()),
-        Err(failure) => task.finish(status_of(failure), ""),
+        Err(failure) => {
+            let own = format!("{}: ", host.name);
+            let said = failure.message.strip_prefix(&own);
+            task.finish(status_of(failure), said.unwrap_or(&failure.message));
+        }
     }
     result
 }

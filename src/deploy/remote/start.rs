@@ -11,9 +11,8 @@ use super::deployment::{self, CONTROL, Place};
 use super::failures::all_or_first;
 use super::locks;
 use super::prepare::Prepared;
-use super::push::Pushed;
 use super::record::{FORM, Record, StageRecord};
-use super::up::{Order, first};
+use super::up::{Order, first, leave};
 use crate::deploy::keys;
 use crate::event::{Emitter, Event, Failure, Level, Scope, Status};
 use crate::plan;
@@ -25,24 +24,25 @@ const STARTING: Duration = Duration::from_secs(90);
 /// Bytes a second that a host surely reads its pieces with.
 const SLOWEST_DISK: u64 = 50 << 20;
 
-/// What the hosts are to remember of the deployment.
+/// What the hosts are to remember of the deployment. `planned` are the bytes of pieces of each stage.
 pub(super) fn record(
     order: &Order,
     prepared: &Prepared<'_>,
-    sent: &[Pushed],
+    planned: &[u64],
 ) -> Result<Record, Failure> {
     let placement = &prepared.placement;
     let mut stages = Vec::new();
-    for ((member, stage), pushed) in prepared.members.iter().zip(&placement.stages).zip(sent) {
+    for ((member, stage), planned) in prepared.members.iter().zip(&placement.stages).zip(planned) {
         stages.push(StageRecord {
             stage: stage.plan.stage,
             host: stage.host.clone(),
             data: member.address.to_string(),
             first_layer: stage.plan.first_layer,
             layers: stage.plan.layers,
-            piece_bytes: pushed.planned,
+            piece_bytes: *planned,
             threads: member.site.threads(),
             program_sha256: member.program.sha256.clone(),
+            address: Some(member.site.host.address.clone()),
         });
     }
     Ok(Record {
@@ -68,29 +68,8 @@ pub(super) fn record(
         at: format!("{:.0}", jiff::Timestamp::now()),
         stages,
         left_out: placement.left_out.clone(),
+        left_behind: prepared.behind.clone(),
     })
-}
-
-/// Whether what runs is what is wanted: the record on every host is of the same service, nothing
-/// was sent, and every keeper says that its worker runs.
-pub(super) async fn unchanged(prepared: &Prepared<'_>, record: &Record, sent: &[Pushed]) -> bool {
-    let same = prepared.members.iter().all(|m| {
-        m.record
-            .as_ref()
-            .is_some_and(|old| old.same_service(record))
-    });
-    if !same || sent.iter().any(|pushed| !pushed.files.is_empty()) {
-        return false;
-    }
-    join_all(
-        prepared
-            .members
-            .iter()
-            .map(|m| deployment::look(&m.site.place, &record.cluster)),
-    )
-    .await
-    .into_iter()
-    .all(|look| look.is_ok_and(|look| look.state == "active"))
 }
 
 /// Stops what ran before, writes the files, starts all, and waits until it serves.
@@ -98,12 +77,13 @@ pub(super) async fn start(
     order: &Order,
     prepared: &Prepared<'_>,
     record: &Record,
+    reasons: &[String],
     emitter: &Emitter,
     fields: &mut Map<String, Value>,
 ) -> Result<(), Failure> {
     let members = &prepared.members;
     let orders = orders(order, prepared, record)?;
-    replaces(prepared, record, emitter, fields);
+    replaces(prepared, record, reasons, emitter, fields);
     let tasks: Vec<_> = record
         .stages
         .iter()
@@ -116,6 +96,7 @@ pub(super) async fn start(
             .map(|m| deployment::stop(&m.site.place, &record.cluster)),
     );
     let result = async {
+        leave(order, prepared, emitter).await?;
         all_or_first(failed(stopped.await), emitter)?;
         let started = join_all(members.iter().zip(&orders).zip(&record.stages).map(
             |((m, orders), stage)| async move {
@@ -168,14 +149,15 @@ fn failed(results: Vec<Result<(), Failure>>) -> Vec<Failure> {
     results.into_iter().filter_map(Result::err).collect()
 }
 
-/// Says which deployment this one takes the place of, and in what it differs.
+/// Says which deployment this one takes the place of, and why.
 fn replaces(
     prepared: &Prepared<'_>,
     record: &Record,
+    reasons: &[String],
     emitter: &Emitter,
     fields: &mut Map<String, Value>,
 ) {
-    let old = prepared.members.iter().find_map(|m| m.record.as_ref());
+    let old = prepared.old();
     fields.insert(
         "replaced".into(),
         old.map_or(Value::Null, |old| {
@@ -183,23 +165,18 @@ fn replaces(
                 "deployment": old.deployment,
                 "model": old.model,
                 "version": old.version,
-                "changes": old.changes(record),
+                "changes": reasons,
             })
         }),
     );
     let Some(old) = old else { return };
-    let changes = old.changes(record);
-    let why = if changes.is_empty() {
-        "it is the same and does not serve".to_owned()
-    } else {
-        format!("changed: {}", changes.join(", "))
-    };
+    let why = reasons.join("; ");
     emitter.emit(
         Scope::host(record.head()).in_task("start"),
         Event::log(
             Level::Info,
             format!(
-                "replaces {} of windlass {}, up since {} by {}; {why}",
+                "replaces {} of windlass {}, up since {} by {}, because of: {why}",
                 old.model, old.version, old.at, old.by
             ),
         ),

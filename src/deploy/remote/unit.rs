@@ -200,6 +200,30 @@ pub fn look(base: &Base, cluster: &str) -> String {
     }
 }
 
+/// Says which pieces a worker still has mapped although their files were replaced or removed since: a
+/// line `Stale=FILE` for each. Says nothing where the system does not tell what a process has mapped.
+pub fn stale(base: &Base, cluster: &str) -> String {
+    format!(
+        "(\n\
+         pieces=$(cd {pieces} 2>/dev/null && pwd -P) || exit 0\n\
+         mine=$(cd {folder} 2>/dev/null && pwd -P) || exit 0\n\
+         cd /proc 2>/dev/null || exit 0\n\
+         for line in $(grep -lF windlass-worker [0-9]*/cmdline 2>/dev/null); do\n\
+         \x20 if tr '\\0' '\\n' < \"$line\" 2>/dev/null | grep -qxF -e {folder} -e \"$mine\"; then\n\
+         \x20   grep -F \" $pieces/\" \"${{line%/*}}/maps\" 2>/dev/null\n\
+         \x20 fi\n\
+         done | sed -n 's|^.*/\\([^/]*\\) (deleted)$|Stale=\\1|p' | sort -u\n\
+         )\n",
+        pieces = quote(&format!("{}/pieces", base.folder)),
+        folder = quote(&base.deployment(cluster)),
+    )
+}
+
+/// Prints the unit's text as it is there; nothing where there is none.
+pub fn show(base: &Base, cluster: &str) -> String {
+    format!("cat {} 2>/dev/null || :\n", unit_path(base, cluster))
+}
+
 /// How a worker's keeper says it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Look {
@@ -211,10 +235,12 @@ pub struct Look {
     pub restarts: Option<u32>,
     /// Whether it starts at boot.
     pub at_boot: bool,
+    /// Files of pieces that it has mapped as they were before they were replaced or removed.
+    pub stale: Vec<String>,
 }
 
 impl Look {
-    /// Reads the lines of [`look`].
+    /// Reads the lines of [`look`], and those of [`stale`] where they follow.
     pub fn parse(text: &str) -> Self {
         let mut look = Self::default();
         for line in text.lines() {
@@ -222,6 +248,7 @@ impl Look {
                 Some(("ActiveState", state)) => state.clone_into(&mut look.state),
                 Some(("MainPID", pid)) => look.pid = pid.parse().ok().filter(|pid| *pid > 0),
                 Some(("NRestarts", times)) => look.restarts = times.parse().ok(),
+                Some(("Stale", file)) => look.stale.push(file.to_owned()),
                 Some(("UnitFileState", state)) => look.at_boot = state == "enabled",
                 _ => {}
             }
@@ -289,6 +316,8 @@ mod tests {
                 start(&base, &digest, &digest, "halo"),
                 stop(&base, "halo"),
                 look(&base, "halo"),
+                stale(&base, "halo"),
+                show(&base, "halo"),
                 logs(&base, "halo", 50, true),
             ] {
                 let ended = std::process::Command::new("/bin/sh")
@@ -310,9 +339,12 @@ mod tests {
                 state: "active".into(),
                 pid: Some(12),
                 restarts: Some(3),
-                at_boot: true
+                at_boot: true,
+                stale: Vec::new(),
             }
         );
+        let look = Look::parse("ActiveState=active\nStale=a.gguf\nStale=b.gguf\n");
+        assert_eq!(look.stale, ["a.gguf", "b.gguf"]);
         let look = Look::parse("ActiveState=inactive\nMainPID=0\n");
         assert_eq!(
             look,

@@ -7,22 +7,25 @@ use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
+use super::check;
 use super::deployment;
 use super::elsewhere::Elsewhere;
 use super::failures::all_or_first;
 use super::feed::Feed;
-use super::held;
 use super::install;
 use super::locks::{self, Lock};
 use super::prepare::{Member, Model, Prepared, feed, prepare};
 use super::probe::{self, Endpoint};
 use super::program::Program;
 use super::push::{self, Asked, Pushed, Shard};
+use super::reasons::{self, Seen, Verdict};
+use super::record::Record;
+use super::service;
 use super::site::{Site, status_of};
-use super::start::{record, served, start, unchanged};
-use crate::event::{Emitter, Failure, Level, Scope, Status};
+use super::start::{record, served, start};
+use crate::event::{Emitter, Event, Failure, Level, Scope, Status};
 use crate::figures::size;
-use crate::inventory::Cluster;
+use crate::inventory::{Cluster, Inventory};
 use crate::paths::Paths;
 
 /// Where the model file lies.
@@ -37,7 +40,11 @@ pub enum Origin {
 /// What to bring up, and how.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// The cluster.
+    /// The model, as it was named.
+    pub asked: String,
+    /// The inventory.
+    pub inventory: Inventory,
+    /// The cluster, as the hosts of this run are it.
     pub cluster: Cluster,
     /// The model file.
     pub origin: Origin,
@@ -81,11 +88,55 @@ async fn pushed(
 ) -> Result<(), Failure> {
     let prepared = prepare(order, sites, emitter, fields).await?;
     if order.check {
-        return would_push(order, &prepared, emitter, fields).await;
+        check::push(order, &prepared, emitter, fields).await?;
+    } else {
+        let _locks = install_and_lock(order, &prepared, emitter).await?;
+        let asked = ask(order, &prepared).await?;
+        send(&prepared, asked, emitter, fields).await?;
     }
-    let _locks = install_and_lock(order, &prepared, emitter).await?;
-    let asked = ask(order, &prepared).await?;
-    send(&prepared, asked, emitter, fields).await?;
+    say_stale(order, &prepared, emitter, fields).await
+}
+
+/// Says which workers go on with pieces as they were before they were replaced: a push starts nothing.
+async fn say_stale(
+    order: &Order,
+    prepared: &Prepared<'_>,
+    emitter: &Emitter,
+    fields: &mut Map<String, Value>,
+) -> Result<(), Failure> {
+    let cluster = &order.cluster.name;
+    let running: Vec<_> = prepared
+        .members
+        .iter()
+        .filter(|member| member.record.is_some())
+        .collect();
+    let looks = running
+        .iter()
+        .map(|member| deployment::look_closely(&member.site.place, cluster));
+    let mut stale = Map::new();
+    for (member, look) in running.iter().zip(join_all(looks).await) {
+        let files = look?.stale;
+        if files.is_empty() {
+            continue;
+        }
+        let host = member.site.name();
+        let (what, them) = match files.len() {
+            1 => ("1 piece".to_owned(), "it was"),
+            count => (format!("{count} pieces"), "they were"),
+        };
+        emitter.emit(
+            Scope::host(host).in_task("push"),
+            Event::log(
+                Level::Warn,
+                format!(
+                    "the worker that serves there still has {what} as {them} before the file was replaced: `windlass up {}` starts it anew",
+                    order.asked
+                ),
+            ),
+        );
+        stale.insert(host.to_owned(), json!(files));
+    }
+    fields.insert("stale".into(), stale.into());
     Ok(())
 }
 
@@ -103,37 +154,102 @@ async fn brought_up(
     fields: &mut Map<String, Value>,
 ) -> Result<(), Failure> {
     let prepared = prepare(order, sites, emitter, fields).await?;
+    for behind in &prepared.behind {
+        emitter.log(Level::Warn, behind.sentence(&order.cluster.name));
+    }
+    fields.insert("left_behind".into(), json!(prepared.behind));
     if order.check {
-        return would_push(order, &prepared, emitter, fields).await;
+        return check::up(order, &prepared, emitter, fields).await;
     }
     let _locks = install_and_lock(order, &prepared, emitter).await?;
     data_path(order, &prepared, emitter).await?;
     let asked = ask(order, &prepared).await?;
     let sent = send(&prepared, asked, emitter, fields).await?;
-    let record = record(order, &prepared, &sent)?;
+    let planned: Vec<u64> = sent.iter().map(|pushed| pushed.planned).collect();
+    let record = record(order, &prepared, &planned)?;
     fields.insert("deployment".into(), json!(record.deployment));
-    if unchanged(&prepared, &record, &sent).await
-        && let Some(old) = prepared.members.first().and_then(|m| m.record.clone())
-    {
-        let head = deployment::head(
-            &first(&prepared)?.site.place,
-            &old,
-            &order.paths.runtime,
-            &order.run,
-        )?;
-        if head
-            .client
-            .status()
-            .await
-            .is_ok_and(|s| s.state == "serving")
-        {
+    let new: Vec<bool> = sent.iter().map(|pushed| !pushed.files.is_empty()).collect();
+    let reasons = match decide(order, &prepared, &record, &new).await? {
+        Verdict::Serves => {
+            let old = prepared.old().unwrap_or(&record);
+            let left = leave(order, &prepared, emitter).await?;
             let task = emitter.task(Scope::host(old.head()).in_task("start"), None);
             task.finish(Status::Ok, format!("{} serves already", old.model));
-            served(fields, &old, false);
+            served(fields, old, left);
             return Ok(());
         }
-    }
-    start(order, &prepared, &record, emitter, fields).await
+        Verdict::First => Vec::new(),
+        Verdict::Anew(reasons) => reasons,
+    };
+    start(order, &prepared, &record, &reasons, emitter, fields).await
+}
+
+/// Whether anything is to be started, and why. `sent` says of each member whether pieces were sent there,
+/// or would be.
+pub(super) async fn decide(
+    order: &Order,
+    prepared: &Prepared<'_>,
+    record: &Record,
+    sent: &[bool],
+) -> Result<Verdict, Failure> {
+    let members = &prepared.members;
+    let looks = members
+        .iter()
+        .map(|member| deployment::look_closely(&member.site.place, &record.cluster));
+    let looks = join_all(looks).await;
+    let seen: Vec<Seen<'_>> = members
+        .iter()
+        .zip(&looks)
+        .zip(sent)
+        .map(|((member, look), sent)| Seen {
+            host: member.site.name(),
+            record: member.record.as_ref(),
+            worker: look.as_ref().ok().map(|look| look.state.as_str()),
+            stale: look.as_ref().map_or(0, |look| look.stale.len()),
+            sent: *sent,
+        })
+        .collect();
+    let old = prepared.old();
+    let verdict = reasons::verdict(old, record, &seen, None);
+    let (Verdict::Serves, Some(old)) = (&verdict, old) else {
+        return Ok(verdict);
+    };
+    let place = &first(prepared)?.site.place;
+    let head = deployment::head(place, old, &order.paths.runtime, &order.run)?;
+    let said = head
+        .client
+        .status()
+        .await
+        .map_err(|error| error.to_string());
+    let said = match &said {
+        Ok(status) => Ok(status.state.as_str()),
+        Err(why) => Err(why.as_str()),
+    };
+    Ok(reasons::verdict(Some(old), record, &seen, Some(said)))
+}
+
+/// Stops what runs on hosts that get no stage; whether there was any.
+pub(super) async fn leave(
+    order: &Order,
+    prepared: &Prepared<'_>,
+    emitter: &Emitter,
+) -> Result<bool, Failure> {
+    let cluster = &order.cluster.name;
+    let stopped = join_all(prepared.leaving.iter().map(|(site, record)| async move {
+        let task = emitter.task(Scope::host(site.name()).in_task("stop"), None);
+        let result = service::stop_one(site, Some(record), cluster, &order.run).await;
+        match &result {
+            Ok(()) => task.finish(Status::Changed, "stopped, it gets no stage"),
+            Err(failure) => task.finish(status_of(failure), ""),
+        }
+        result
+    }))
+    .await;
+    all_or_first(
+        stopped.into_iter().filter_map(Result::err).collect(),
+        emitter,
+    )?;
+    Ok(!prepared.leaving.is_empty())
 }
 
 pub(super) fn first<'p, 'a>(prepared: &'p Prepared<'a>) -> Result<&'p Member<'a>, Failure> {
@@ -327,58 +443,4 @@ async fn send(
     fields.insert("pushed".into(), told.into());
     all_or_first(failures, emitter)?;
     Ok(done)
-}
-
-/// With `--check`: what would be sent, found without the worker's program there.
-async fn would_push(
-    order: &Order,
-    prepared: &Prepared<'_>,
-    emitter: &Emitter,
-    fields: &mut Map<String, Value>,
-) -> Result<(), Failure> {
-    let mut would = Map::new();
-    for (member, stage) in prepared.members.iter().zip(&prepared.placement.stages) {
-        let site = member.site;
-        let task = emitter.task(Scope::host(site.name()).in_task("push"), None);
-        let have = install::look(site.session(), site.base(), member.program).await?;
-        let planned = prepared
-            .source
-            .bytes(&stage.plan.slices)
-            .map_err(|error| site.failed("plan", error))?;
-        let lacking = held::look(
-            &site.place,
-            &prepared.source,
-            &stage.plan.slices,
-            order.verify,
-        )
-        .await?;
-        let same = have == install::Have::Yes && lacking.bytes == 0;
-        would.insert(
-            site.name().to_owned(),
-            json!({
-                "planned_bytes": planned,
-                "missing_bytes": lacking.bytes,
-                "damaged": lacking.damaged,
-            }),
-        );
-        let damaged = match lacking.damaged.as_slice() {
-            [] => String::new(),
-            [one] => format!(", {one} is damaged"),
-            [one, others @ ..] => format!(", {one} and {} others are damaged", others.len()),
-        };
-        task.finish(
-            if same {
-                Status::Ok
-            } else {
-                Status::WouldChange
-            },
-            format!(
-                "{} of {} would be sent{damaged}",
-                size(lacking.bytes),
-                size(planned)
-            ),
-        );
-    }
-    fields.insert("would_push".into(), would.into());
-    Ok(())
 }

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use super::fault::{Fault, Faults, offer, position};
 use super::host::Inventory;
+use super::key;
 use super::range;
 use super::read::{host_place, unknown_setting};
 use super::tree::{self, Table, Value};
@@ -200,6 +201,17 @@ fn add(text: &str, whom: &Whom, values: &[String]) -> Result<String, EditError> 
     let wanted = with(&plain(&root), &whom.way(), Json::Object(Map::new()));
     prove(&new, &wanted, whom)?;
     for value in values {
+        // To take a key out is nothing to say of what is not there yet.
+        if let Some((key, given)) = value.split_once('=')
+            && given.trim().is_empty()
+            && let Some(key) = key::named(key.trim())
+        {
+            return Err(EditError::Usage(format!(
+                "{name} is given no value: write it as {name}={example}, or leave it out",
+                name = key.name,
+                example = key.example.trim_matches('"')
+            )));
+        }
         new = assign(&new, whom, value)?;
     }
     Ok(new)

@@ -38,6 +38,10 @@ impl Kind for Command {
         true
     }
 
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
     fn act<'a>(&'a self, work: &'a Work<'a>) -> BoxFuture<'a, Result<Acted, Failure>> {
         async move {
             let host = work.host()?;
@@ -75,7 +79,7 @@ pub(super) async fn apply(
     let mark = format!("{}@{}", work.mark, host.name());
     let script = once::script(&mark, &script, work.no_log);
     let root = work.given.flag("root");
-    let output = remote::run(work, host, root, &script, remote::LONG).await?;
+    let output = remote::run_bound(work, host, root, &script).await?;
     finished(work, host, &output, shown)
 }
 

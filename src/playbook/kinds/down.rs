@@ -33,7 +33,7 @@ impl Kind for Down {
             let sites = serve::sites(work, &emitter).await?;
             let (fields, failure) = service::down(
                 &sites,
-                &work.inventory.cluster.name,
+                work.inventory,
                 &work.context.run,
                 work.given.flag("pieces"),
                 work.context.check,
@@ -43,10 +43,18 @@ impl Kind for Down {
             // Nothing that runs is what is wanted.
             let failure = failure.filter(|failure| failure.kind != FailureKind::Nothing);
             let mut acted = serve::came_to(work, &emitter, fields, failure);
-            for done in acted.hosts.values_mut().flatten() {
+            let stopped = acted.values.get("stopped").cloned().unwrap_or_default();
+            for (host, done) in &mut acted.hosts {
+                let Ok(done) = done else { continue };
+                let was = stopped
+                    .as_array()
+                    .is_some_and(|all| all.iter().any(|name| name == host));
                 done.message = match done.status {
                     crate::event::Status::Ok => "nothing runs there".to_owned(),
-                    crate::event::Status::Changed => "stopped".to_owned(),
+                    crate::event::Status::Changed if was => "stopped".to_owned(),
+                    crate::event::Status::Changed => {
+                        "nothing ran there, its pieces are removed".to_owned()
+                    }
                     _ => std::mem::take(&mut done.message),
                 };
             }

@@ -56,6 +56,11 @@ pub trait Kind: Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether it ends by itself at [`Work::timeout`], and takes what it started with it.
+    fn keeps_time(&self) -> bool {
+        false
+    }
+
     /// Does it: on the one host of `work`, or on all when [`Kind::together`].
     ///
     /// # Errors

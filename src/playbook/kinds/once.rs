@@ -10,6 +10,10 @@ const FOLDER: &str = "${XDG_STATE_HOME:-${HOME:-/nonexistent}/.local/state}/wind
 /// A script that runs `body` unless its mark says that it was finished; then it says again what was
 /// said. One that still runs is waited for. Without a place for marks it is run as it is.
 ///
+/// Of two that begin at the same time (one asked for by a controller that is gone by then) one makes the
+/// file of its process id, and the other waits. A file of a process that is gone is taken away after
+/// three looks: one that was just made may be empty still.
+///
 /// `mark` is `RUN/TASK@HOST`: several hosts of an inventory may be one machine. With `quiet`, what it says is kept nowhere.
 pub fn script(mark: &str, body: &str, quiet: bool) -> String {
     let mark = quote(mark);
@@ -30,15 +34,22 @@ pub fn script(mark: &str, body: &str, quiet: bool) -> String {
 windlass_start() {{ sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }}
 windlass_say() {{ cat "$windlass_mark.out"; cat "$windlass_mark.err" >&2; }}
 windlass_mark="{FOLDER}/"{mark}
+windlass_claim() {{ (umask 077; set -C; echo "$$ $(windlass_start $$)" >"$windlass_mark.pid") 2>/dev/null; }}
 windlass_runs() {{
   [ -f "$windlass_mark.pid" ] && [ ! -f "$windlass_mark.end" ] || return 1
   read -r windlass_pid windlass_began <"$windlass_mark.pid" || return 1
   kill -0 "$windlass_pid" 2>/dev/null && [ "$windlass_began" = "$(windlass_start "$windlass_pid")" ]
 }}
 if (umask 077 && mkdir -p "${{windlass_mark%/*}}" && : >"$windlass_mark.try") 2>/dev/null; then
-  while windlass_runs; do sleep 0.2 2>/dev/null || sleep 1; done
-  if [ -f "$windlass_mark.end" ]; then {say}; exit 0; fi
-  (umask 077; : >"$windlass_mark.out"; : >"$windlass_mark.err"; echo "$$ $(windlass_start $$)" >"$windlass_mark.pid")
+  windlass_gone=0
+  until windlass_claim; do
+    if [ -f "$windlass_mark.end" ]; then break; fi
+    if windlass_runs; then windlass_gone=0; else windlass_gone=$((windlass_gone+1)); fi
+    if [ "$windlass_gone" -ge 3 ]; then rm -f "$windlass_mark.pid"; fi
+    sleep 0.2 2>/dev/null || sleep 1
+  done
+  if [ -f "$windlass_mark.end" ]; then rm -f "$windlass_mark.pid"; {say}; exit 0; fi
+  (umask 077; : >"$windlass_mark.out"; : >"$windlass_mark.err")
   {apply}
   windlass_status=$?
   if [ "$windlass_status" -eq 0 ]; then mv -f "$windlass_mark.pid" "$windlass_mark.end"
@@ -137,6 +148,33 @@ mod tests {
         let mut second = begin();
         std::fs::write(&go, "").unwrap();
         assert!(first.wait().unwrap().success() && second.wait().unwrap().success());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n");
+    }
+
+    #[test]
+    fn of_many_that_begin_at_once_one_is_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lines");
+        let text = script(
+            "r1/0",
+            &format!("echo x >>{}; echo said", file.display()),
+            false,
+        );
+        let begin = || {
+            Command::new("/bin/sh")
+                .arg("-c")
+                .arg(&text)
+                .env("XDG_STATE_HOME", folder.path())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let all: Vec<_> = (0..12).map(|_| begin()).collect();
+        for one in all {
+            let output = one.wait_with_output().unwrap();
+            assert!(output.status.success());
+            assert_eq!(output.stdout, b"said\n");
+        }
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "x\n");
     }
 

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::work::{Reached, Work};
 use crate::event::{Failure, FailureKind};
-use crate::ssh::{Caps, Ending, Output, quote};
+use crate::ssh::{Caps, Ending, Output, SshError, quote};
 
 /// What a short look or change may take.
 pub const SHORT: Caps = Caps {
@@ -41,7 +41,29 @@ pub async fn run(
         .map_err(|error| work.ssh(host.name(), &error))
 }
 
-/// The same, and it must end well; what it said.
+/// Runs the user's own script, which ends with the task: also when that is cut off, and at its timeout.
+///
+/// # Errors
+/// When it could not be run to its end. A script that fails is no error.
+pub async fn run_bound(
+    work: &Work<'_>,
+    host: &Reached,
+    root: bool,
+    script: &str,
+) -> Result<Output, Failure> {
+    let time = work.timeout.map_or(LONG.time, |limit| limit.min(LONG.time));
+    let caps = Caps { time, ..LONG };
+    let run = host.session.run_bound(root, work.task, script, caps);
+    run.await.map_err(|error| match (&error, work.timeout) {
+        (SshError::TooLong { .. }, Some(limit)) => {
+            let said = work.too_long(limit);
+            work.failed(host.name(), format!("{said} and was ended"))
+        }
+        _ => work.ssh(host.name(), &error),
+    })
+}
+
+/// Runs a short script that must end well; what it said.
 ///
 /// # Errors
 /// Also when it fails, with its last words.

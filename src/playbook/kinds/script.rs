@@ -38,6 +38,10 @@ impl Kind for Script {
         true
     }
 
+    fn keeps_time(&self) -> bool {
+        true
+    }
+
     fn act<'a>(&'a self, work: &'a Work<'a>) -> BoxFuture<'a, Result<Acted, Failure>> {
         async move {
             let host = work.host()?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -56,6 +57,8 @@ pub struct Work<'a> {
     pub workers: &'a [PathBuf],
     /// By what the hosts know that this very task of this very run was done.
     pub mark: String,
+    /// Most time that it may take.
+    pub timeout: Option<Duration>,
 }
 
 /// How a task went on one host.
@@ -132,6 +135,14 @@ impl Work<'_> {
         Failure::new(FailureKind::Host, format!("{host}: {message}"))
             .on(host)
             .at(self.task)
+    }
+
+    /// That it took longer than its timeout.
+    pub fn too_long(&self, limit: Duration) -> String {
+        format!(
+            "it did not end within its timeout of {} s",
+            limit.as_secs_f64()
+        )
     }
 
     /// The session's error as such a failure.

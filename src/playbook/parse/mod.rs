@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value as Json};
 
 use super::expression::{Condition, Template};
-use super::model::Task;
+use super::model::{Place, Task};
 use crate::inventory::Inventory;
 use crate::inventory::fault::{Fault, Faults, offer, position};
 use crate::inventory::select::SelectError;
@@ -61,6 +61,8 @@ pub struct Include {
     pub hosts: Option<Template>,
     /// Conditions for all its tasks.
     pub when: Vec<Condition>,
+    /// Where each of them stands.
+    pub when_at: Vec<Place>,
     /// Tags for all its tasks.
     pub tags: Vec<String>,
     /// Values it is given, with where each stands.
@@ -110,6 +112,16 @@ struct Reader<'f, 't> {
 impl Reader<'_, '_> {
     fn place(&self, at: usize) -> (usize, usize) {
         position(self.text, at)
+    }
+
+    /// The same, of a file whose name is not known here.
+    fn stands(&self, at: usize) -> Place {
+        let (line, column) = self.place(at);
+        Place {
+            file: String::new(),
+            line,
+            column,
+        }
     }
 
     /// A task's name, unique in the file.

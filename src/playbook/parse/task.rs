@@ -11,7 +11,7 @@ use crate::inventory::tree::{Node, Table, Value};
 use crate::playbook::expression::{Condition, Template};
 use crate::playbook::kinds::argument::{Argument, Form, time};
 use crate::playbook::kinds::{self, Kind};
-use crate::playbook::model::Task;
+use crate::playbook::model::{Place, Task};
 
 /// Keys of every task.
 const KEYS: [&str; 11] = [
@@ -101,6 +101,7 @@ pub(super) fn task(reader: &mut Reader<'_, '_>, node: &Node, table: &Table) -> O
         kind,
         arguments,
         when: shared.when,
+        when_at: shared.when_at,
         register: shared.register,
         tags: shared.tags,
         retries: shared.retries,
@@ -111,7 +112,7 @@ pub(super) fn task(reader: &mut Reader<'_, '_>, node: &Node, table: &Table) -> O
         max_fail: shared.max_fail,
         scope: 0,
         folder: None,
-        line: reader.faults.line(node.at.start),
+        at: reader.stands(node.at.start),
     })))
 }
 
@@ -122,6 +123,7 @@ struct Shared {
     hosts: Template,
     hosts_given: bool,
     when: Vec<Condition>,
+    when_at: Vec<Place>,
     register: Option<String>,
     tags: Vec<String>,
     retries: u32,
@@ -143,6 +145,7 @@ fn common(
         hosts: Template::Value(ALL_HOSTS.into()),
         hosts_given: false,
         when: Vec::new(),
+        when_at: Vec::new(),
         register: None,
         tags: Vec::new(),
         retries: 0,
@@ -181,6 +184,11 @@ fn common(
             "when" => {
                 if let Some(value) = literal(reader, key, node, Form::Conditions) {
                     shared.when = conditions(&value);
+                    let at = |node: &Node| reader.stands(node.at.start);
+                    shared.when_at = match &node.value {
+                        Value::List(items) => items.iter().map(at).collect(),
+                        _ => vec![at(node)],
+                    };
                     let known = reader.known.clone();
                     for condition in shared.when.clone() {
                         reader.names(&known, condition.names(), node);
@@ -516,6 +524,7 @@ fn include(
         name,
         hosts: shared.hosts_given.then_some(shared.hosts),
         when: shared.when,
+        when_at: shared.when_at,
         tags: shared.tags,
         vars,
     }))

@@ -7,9 +7,13 @@ use serde_json::{Map, Value};
 
 use super::super::kinds::{Acted, Given, Reached, Work};
 use super::super::model::Task;
+use super::super::undefined;
 use super::Prepared;
 use crate::deploy::remote::context::Context;
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Stop};
+
+/// How long a task that is over its time may take to end what it started.
+const ENDING: Duration = Duration::from_secs(20);
 
 /// A task with all it is done with, but for its hosts.
 #[derive(Clone, Copy)]
@@ -25,8 +29,8 @@ pub(super) struct Attempt<'a> {
 #[derive(Debug)]
 pub(super) struct NoArguments {
     pub message: String,
-    /// Whether something in them is not defined.
-    pub undefined: bool,
+    /// Whether they may be had once tasks before are done.
+    pub may_come: bool,
 }
 
 impl Attempt<'_> {
@@ -48,14 +52,14 @@ impl Attempt<'_> {
                 continue;
             }
             let value = template.render(names).map_err(|error| NoArguments {
-                message: format!("{name}: {}", error.message),
-                undefined: error.undefined,
+                message: undefined::said(name, &error),
+                may_come: error.may_come(),
             })?;
             let value = argument.form.fit(&value).map_err(|unfit| {
                 let shown: String = value.to_string().chars().take(60).collect();
                 NoArguments {
                     message: format!("{name} is {shown}: it must be {}", unfit.wanted),
-                    undefined: false,
+                    may_come: false,
                 }
             })?;
             given.insert(name.clone(), value);
@@ -89,6 +93,7 @@ impl Attempt<'_> {
                 folder: self.task.folder.as_deref(),
                 workers: &self.prepared.options.workers,
                 mark: self.mark.to_owned(),
+                timeout: self.task.timeout,
             };
             let result = self.within_time(&work).await;
             let reason = match &result {
@@ -125,13 +130,16 @@ impl Attempt<'_> {
         let Some(limit) = self.task.timeout else {
             return self.task.kind.act(work).await;
         };
-        tokio::time::timeout(limit, self.task.kind.act(work))
+        // One that ends what it started needs a moment for that.
+        let patience = if self.task.kind.keeps_time() {
+            limit.saturating_add(ENDING)
+        } else {
+            limit
+        };
+        tokio::time::timeout(patience, self.task.kind.act(work))
             .await
             .unwrap_or_else(|_| {
-                let message = format!(
-                    "it did not end within its timeout of {} s",
-                    limit.as_secs_f64()
-                );
+                let message = work.too_long(limit);
                 Err(match work.hosts {
                     [one] => work.failed(one.name(), message),
                     _ => Failure::new(FailureKind::Host, message).at(work.task),

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 
 use super::choice::{self, Pick};
 use super::kinds::Reached;
-use super::load;
+use super::load::{self, LoadError};
 use super::model::Playbook;
 use super::progress::{self, Finished, Header, Progress};
 use super::results::Results;
+use super::undefined;
 use crate::deploy::remote::context::Context;
 use crate::deploy::remote::hosts;
 use crate::event::mask::MASK;
@@ -113,6 +114,10 @@ pub fn prepare(
             hosts.retain(|host| limit.contains(host));
         }
         chosen.push((index, hosts));
+    }
+    let faults = undefined::faults(&playbook, &values, &inventory, &chosen);
+    if !faults.is_empty() {
+        return Err(LoadError::Faults(faults).failure());
     }
     let hosts: Vec<Host> = inventory
         .hosts

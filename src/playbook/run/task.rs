@@ -11,6 +11,7 @@ use super::super::kinds::{Acted, Done, Reached};
 use super::super::model::Task;
 use super::super::progress::Kept;
 use super::super::results::{Needs, Results};
+use super::super::undefined;
 use super::Runner;
 use super::attempt::Attempt;
 use super::report::of_a_task;
@@ -416,7 +417,8 @@ async fn names(
 
 /// How a task ends on a host whose conditions do not hold or cannot be told; nothing when they hold.
 fn when(attempt: Attempt<'_>, names: &Value) -> Result<Option<Done>, Failure> {
-    for condition in &attempt.task.when {
+    let at = attempt.task.when_at.iter();
+    for (condition, at) in attempt.task.when.iter().zip(at) {
         match condition.holds(names) {
             Ok(true) => {}
             Ok(false) => {
@@ -424,17 +426,17 @@ fn when(attempt: Attempt<'_>, names: &Value) -> Result<Option<Done>, Failure> {
                 return Ok(Some(Done::new(Status::Skipped, why)));
             }
             Err(error) => {
-                return open(attempt, &format!("when {}", error.message), error.undefined)
-                    .map(Some);
+                let message = format!("{at}: {}", undefined::said("when", &error));
+                return open(attempt, &message, error.may_come()).map(Some);
             }
         }
     }
     Ok(None)
 }
 
-/// How a task ends whose expressions have no value: in a check, what was not done may be missing.
-fn open(attempt: Attempt<'_>, message: &str, undefined: bool) -> Result<Done, Failure> {
-    if attempt.context.check && undefined {
+/// How a task ends whose expressions have no value: in a check, what a task would have come to is missing.
+fn open(attempt: Attempt<'_>, message: &str, may_come: bool) -> Result<Done, Failure> {
+    if attempt.context.check && may_come {
         return Ok(Done::new(
             Status::Unknown,
             format!("{message}; in a check nothing was done that could tell"),
@@ -463,7 +465,7 @@ async fn on_host(
     }
     let given = match attempt.given(&names) {
         Ok(given) => given,
-        Err(error) => return open(attempt, &error.message, error.undefined).map_err(of_host),
+        Err(error) => return open(attempt, &error.message, error.may_come).map_err(of_host),
     };
     let one = [host.clone()];
     let mut acted = attempt.act(&one, given, names).await.map_err(of_host)?;
@@ -482,7 +484,7 @@ async fn on_host(
 async fn whole(attempt: Attempt<'_>, hosts: &[Reached], names: Value) -> Acted {
     let result = match attempt.given(&names) {
         Ok(given) => attempt.act(hosts, given, names).await,
-        Err(error) => open(attempt, &error.message, error.undefined).map(|done| Acted {
+        Err(error) => open(attempt, &error.message, error.may_come).map(|done| Acted {
             hosts: hosts
                 .iter()
                 .map(|host| (host.name().to_owned(), Ok(done.clone())))

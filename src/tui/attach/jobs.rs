@@ -11,6 +11,7 @@ use super::apart::{Apart, apart};
 use super::plays::play;
 use super::{Commands, Shared, Surroundings, context, lock};
 use crate::deploy::remote::context::Context;
+use crate::deploy::remote::hosts;
 use crate::deploy::remote::order::{self, Wish};
 use crate::deploy::remote::service;
 use crate::deploy::remote::up::{self, Done};
@@ -152,11 +153,11 @@ async fn perform(
         match job {
             Job::Playbook { name, vars, .. } => play(&name, vars, context).await,
             Job::Up(model) => {
-                started(command, Vec::new(), Vec::new(), context);
+                started(command, hosts::names(context, None), Vec::new(), context);
                 bring_up(model, context).await
             }
             Job::Down => {
-                started(command, Vec::new(), Vec::new(), context);
+                started(command, hosts::names(context, None), Vec::new(), context);
                 service::take_down(context, false).await
             }
         }

@@ -131,14 +131,15 @@ fn up_with_check_on_fresh_hosts_says_what_it_would_do_and_leaves_no_trace() {
     // The first login of a user makes what every login makes.
     run(&lab, &["exec", "@all", "--", "true"]).ended(0);
     let before = hosts.map(|host| written(&lab, host));
-    for command in [
-        &["up", "smollm2", "--check"][..],
-        &["push", "smollm2", "--check"],
+    // The program and the pieces; and orders, unit, start.
+    for (command, would) in [
+        (&["up", "smollm2", "--check"][..], 5),
+        (&["push", "smollm2", "--check"], 2),
     ] {
         let ran = run(&lab, command).ended(0);
         for host in hosts {
             assert_eq!(
-                ran.summary["hosts"][host]["would_change"], 1,
+                ran.summary["hosts"][host]["would_change"], would,
                 "{}",
                 ran.summary
             );
@@ -148,6 +149,7 @@ fn up_with_check_on_fresh_hosts_says_what_it_would_do_and_leaves_no_trace() {
             assert_eq!(would["planned_bytes"], would["missing_bytes"]);
         }
     }
+    run(&lab, &["up", "smollm2", "--check", "--fail-on-change"]).ended(5);
     run(&lab, &["facts"]).ended(0);
     run(&lab, &["plan", "smollm2"]).ended(0);
     run(&lab, &["down", "--check"]).ended(3);
@@ -161,6 +163,8 @@ fn up_with_check_on_fresh_hosts_says_what_it_would_do_and_leaves_no_trace() {
         assert!(changed.is_empty(), "{host}: {changed:?}");
     }
     run(&lab, &["up", "smollm2"]).ended(0);
+    let check = run(&lab, &["up", "smollm2", "--check", "--fail-on-change"]).ended(0);
+    assert_eq!(check.summary["would_start"], false);
     let down = run(&lab, &["down", "--check"]).ended(0);
     assert_eq!(down.summary["hosts"]["h1"]["would_change"], 1);
     run(&lab, &["status"]).ended(0);

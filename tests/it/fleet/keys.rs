@@ -51,13 +51,42 @@ fn trust_shows_the_key_takes_it_on_a_yes_and_refuses_where_nobody_is_asked() {
         let ran = run(&lab, arguments).ended(4);
         assert_eq!(ran.summary["error"]["step"], "host key");
         assert!(ran.message().contains("SHA256:"), "{}", ran.message());
+        // Not the very same command again.
+        assert!(ran.message().contains("at a terminal"), "{}", ran.message());
         assert_eq!(ran.summary["hosts"]["h1"]["unreachable"], 1);
     }
+    let check = run(&lab, &["inventory", "trust", "h1", "--check"]).ended(0);
+    assert_eq!(check.summary["hosts"]["h1"]["would_change"], 1);
+    // The end of the input is no answer.
+    let (code, shown) = at_a_terminal(
+        &lab,
+        &["inventory", "trust", "h1"],
+        &[("right one?", "\u{4}")],
+    );
+    assert_eq!(code, 4, "{shown}");
+    assert!(!file.exists());
+    // By the flag: an unknown host's key, and never one that changed.
+    let accepting = ["inventory", "trust", "h1", "--accept-new-host-keys"];
+    let ran = run(&lab, &accepting).ended(0);
+    assert!(ran.summary["trusted"]["h1"].is_string(), "{}", ran.summary);
+    let taken = fs::read_to_string(&file).unwrap();
+    assert!(taken.contains(&key_of(&h1)), "{taken}");
+    keygen(&lab.home().join("other"), "ed25519", "");
+    let other = fs::read_to_string(lab.home().join("other.pub")).unwrap();
+    fs::write(&file, format!("{h1} {other}")).unwrap();
+    let ran = run(&lab, &accepting).ended(4);
+    assert!(ran.message().contains("CHANGED"), "{}", ran.message());
+    fs::remove_file(&file).unwrap();
+
     let (code, shown) = at_a_terminal(&lab, &["inventory", "trust", "h1"], &[("right one?", "n")]);
     assert_eq!(code, 4, "{shown}");
     assert!(!file.exists(), "a key was taken without a yes");
 
-    let (code, shown) = at_a_terminal(&lab, &["inventory", "trust", "h1"], &[("right one?", "y")]);
+    let (code, shown) = at_a_terminal(
+        &lab,
+        &["inventory", "trust", "h1"],
+        &[("right one?", "yes")],
+    );
     assert_eq!(code, 0, "{shown}");
     assert!(shown.contains("SHA256:"), "{shown}");
     let text = fs::read_to_string(&file).unwrap();

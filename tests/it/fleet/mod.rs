@@ -2,10 +2,12 @@
 //! broken on purpose on the way.
 
 pub mod controller;
+mod ends;
 mod faults;
 mod follow;
 mod keys;
 mod kinds;
+mod leaving;
 mod path;
 mod push;
 mod refusals;

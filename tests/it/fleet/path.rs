@@ -54,11 +54,27 @@ fn a_taken_port_a_filtered_one_and_a_wrong_address_are_found_before_the_push() {
     nothing_sent("filtered");
     lab.mend("h2");
 
-    let set = lab
-        .windlass(&["inventory", "set", "h2", "data=10.99.99.9"])
-        .output()
-        .unwrap();
-    assert!(set.status.success(), "{set:?}");
+    let set = |data: &str| {
+        let value = format!("data={data}");
+        let set = lab
+            .windlass(&["inventory", "set", "h2", &value])
+            .output()
+            .unwrap();
+        assert!(set.status.success(), "{set:?}");
+    };
+    set("127.0.0.1");
+    for command in [&["up", "smollm2"][..], &["up", "smollm2", "--check"]] {
+        let ran = run(&lab, command).ended(1);
+        assert_eq!(ran.summary["error"]["step"], "data");
+        let said = ran.message();
+        assert!(
+            said.contains("loopback") && said.contains("set `data`") && !said.contains("nft"),
+            "{said}"
+        );
+    }
+    nothing_sent("loopback");
+
+    set("10.99.99.9");
     let ran = run(&lab, &["up", "smollm2"]).ended(1);
     assert!(ran.message().contains("10.99.99.9"), "{}", ran.message());
     nothing_sent("wrong address");

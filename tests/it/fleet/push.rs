@@ -85,6 +85,34 @@ fn a_flipped_byte_is_repaired_by_up_when_the_time_changed_and_by_verify_when_not
     let digest = lab.sh("h2", &format!("sha256sum < {file}"));
     let flip =
         format!("printf '\\377\\001' | dd of={file} bs=1 seek=5000 conv=notrunc 2>/dev/null");
+    // A push repairs the file and starts nothing: it says who goes on with the old one.
+    lab.sh("h2", &flip);
+    let push = run(&lab, &["push", "smollm2"]).ended(0);
+    assert_eq!((push.sent("h1"), push.sent("h2")), (0, bytes));
+    assert_eq!(push.summary["stale"], serde_json::json!({"h2": [name]}));
+    let told = lab.windlass(&["push", "smollm2"]).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(
+        told.contains("h2") && told.contains("`windlass up smollm2` starts it anew"),
+        "{told}"
+    );
+    let status = run(&lab, &["status"]).ended(0);
+    assert_eq!(
+        status.summary["stages"][1]["stale"],
+        serde_json::json!([name])
+    );
+    let reasons = serde_json::json!(["the worker on h2 still has 1 piece that was replaced since"]);
+    let check = run(&lab, &["up", "smollm2", "--check"]).ended(0);
+    assert_eq!(check.summary["reasons"], reasons);
+    let anew = run(&lab, &up).ended(0);
+    assert_eq!((anew.sent("h1"), anew.sent("h2")), (0, 0));
+    assert_eq!(anew.summary["replaced"]["changes"], reasons);
+    assert_ne!(anew.summary["deployment"], first.summary["deployment"]);
+    let push = run(&lab, &["push", "smollm2"]).ended(0);
+    assert_eq!(push.summary["stale"], serde_json::json!({}));
+    let first = run(&lab, &up).ended(0);
+    assert_eq!(first.summary["deployment"], anew.summary["deployment"]);
+
     let would = |arguments: &[&str]| {
         let check = run(&lab, &[arguments, &["--check"]].concat()).ended(0);
         assert_eq!(check.summary["would_push"]["h1"]["missing_bytes"], 0);
@@ -103,7 +131,11 @@ fn a_flipped_byte_is_repaired_by_up_when_the_time_changed_and_by_verify_when_not
     let repaired = run(&lab, &up).ended(0);
     assert_eq!((repaired.sent("h1"), repaired.sent("h2")), (0, bytes));
     assert_eq!(lab.sh("h2", &format!("sha256sum < {file}")), digest);
-    // What runs has mapped the damaged file: it was started anew.
+    // What runs has mapped the damaged file: it was started anew, and for that.
+    assert_eq!(
+        repaired.summary["replaced"]["changes"],
+        serde_json::json!(["pieces on h2 were missing or damaged"])
+    );
     assert_ne!(repaired.summary["deployment"], first.summary["deployment"]);
 
     lab.sh(

@@ -88,3 +88,60 @@ fn a_check_of_a_command_runs_nothing() {
     assert_eq!(ran.summary["hosts"]["a"]["would_change"], 1);
     assert!(!desk.path("made").exists());
 }
+
+#[test]
+fn a_host_variable_that_is_not_there_is_said_the_same_way_by_check_run_and_dry_run() {
+    let desk = Desk::new(
+        "[[tasks]]\nname = \"first\"\ncommand = \"touch made\"\n\
+         [[tasks]]\nname = \"uses\"\nhosts = \"!c\"\nwhen = [\"host.name != ''\", \"host.vars.onw == 'x'\"]\ncommand = \"true\"\n\
+         [[tasks]]\nhosts = \"a\"\nwhen = \"host.vars.onw is defined\"\ncommand = \"echo {{ host.vars.onw }}\"\n\
+         [[tasks]]\nhosts = \"b\"\ncommand = \"echo {{ host.vars.onw }}\"\n",
+    );
+    let said = "there is no host.vars.onw; did you mean \"own\"?";
+    let check = desk.json(&["playbook", "check", "play.toml"]).ended(2);
+    let faults = check.summary["faults"].as_array().unwrap();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    let first = faults[0]["message"].as_str().unwrap();
+    assert_eq!(
+        (&faults[0]["line"], &faults[0]["column"]),
+        (&json!(7), &json!(28))
+    );
+    assert!(
+        first.contains(said) && first.ends_with("(on a, b)"),
+        "{first}"
+    );
+    assert_eq!(faults[1]["line"], 13);
+    for more in [&[][..], &["--check"]] {
+        let ran = desk.run(more).ended(2);
+        assert!(
+            ran.error().contains("play.toml:7:28: when "),
+            "{}",
+            ran.error()
+        );
+        assert!(ran.error().contains(said), "{}", ran.error());
+    }
+    assert!(!desk.path("made").exists(), "something was done");
+    // Only the hosts and the tasks of the run count.
+    desk.run(&["--limit", "c"]).ended(0);
+    // Without an inventory it cannot be known.
+    std::fs::rename(desk.path("inventory.toml"), desk.path("away")).unwrap();
+    desk.json(&["playbook", "check", "play.toml"]).ended(0);
+    std::fs::rename(desk.path("away"), desk.path("inventory.toml")).unwrap();
+
+    // Behind what only a run can tell, the task says it, in a check too.
+    desk.write(
+        "play.toml",
+        "[[tasks]]\nname = \"first\"\nregister = \"first\"\ncommand = \"true\"\n\
+         [[tasks]]\nname = \"uses\"\nwhen = \"results.first.changed and host.vars.onw == 'x'\"\ncommand = \"true\"\n",
+    );
+    desk.json(&["playbook", "check", "play.toml"]).ended(0);
+    for more in [&[][..], &["--check"]] {
+        let ran = desk.run(more).ended(1);
+        assert_eq!(ran.status("uses", "a"), "failed");
+        let message = ran.message("uses", "a");
+        assert!(
+            message.contains(said) && message.contains("play.toml:7:8: when "),
+            "{message}"
+        );
+    }
+}

@@ -127,6 +127,71 @@ async fn output_and_time_are_capped_and_the_session_lives_on() {
     }
 }
 
+/// Waits until none of these processes lives.
+async fn gone(session: &Session, pids: &str) {
+    let pids = pids.split_whitespace().collect::<Vec<_>>().join(" ");
+    let wait =
+        format!("for p in {pids}; do while kill -0 $p 2>/dev/null; do sleep 0.05; done; done");
+    assert_eq!(run(session, &wait).await.0, status(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_command_ends_with_all_it_started_however_it_is_given_up() {
+    let place = Place::new();
+    let (sessions, _server) = both(&place).await;
+    for (number, session) in sessions.into_iter().enumerate() {
+        let caps = Caps::default();
+        let said = session.run_bound(false, "a test", "echo out; echo err >&2; exit 3", caps);
+        let said = said.await.unwrap();
+        assert_eq!(
+            (said.ending.clone(), said.text()),
+            (status(3), "out\n".into())
+        );
+
+        let file = place.path(&format!("pids_{number}")).display().to_string();
+        let file = windlass::ssh::quote(&file);
+        let script = format!(
+            "sleep 600 & echo $! >{file}.new; sh -c 'echo $$ >>{file}.new; mv {file}.new {file}; exec sleep 600'"
+        );
+        let short = Caps {
+            time: Duration::from_secs(1),
+            ..caps
+        };
+        let error = session
+            .run_bound(false, "a nap", &script, short)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), "a nap did not end within 1 s");
+        let pids = run(&session, &format!("cat {file}; rm {file}")).await.1;
+        // At once.
+        let look = format!(
+            "for p in {}; do kill -0 $p && exit 9; done; exit 0",
+            pids.replace('\n', " ")
+        );
+        assert_eq!(run(&session, &look).await.0, status(0));
+
+        let flood = format!("{script} & yes");
+        let little = Caps {
+            stdout: 1000,
+            ..caps
+        };
+        let error = session
+            .run_bound(false, "a flood", &flood, little)
+            .await
+            .unwrap_err();
+        assert!(matches!(&error, SshError::TooMuch { .. }), "{error}");
+        let wait = format!("until [ -e {file} ]; do sleep 0.02; done; cat {file}; rm {file}");
+        gone(&session, &run(&session, &wait).await.1).await;
+
+        let other = session.clone();
+        let dropped =
+            tokio::spawn(async move { other.run_bound(false, "a nap", &script, caps).await });
+        let pids = run(&session, &wait).await.1;
+        dropped.abort();
+        gone(&session, &pids).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn noise_of_the_login_is_no_output_whatever_the_login_shell() {
     let place = Place::new();

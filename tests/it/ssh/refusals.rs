@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use windlass::event::Exit;
-use windlass::ssh::{Connector, SshError, Target};
+use windlass::ssh::{Connector, SshError, Target, Trusted};
 
 use super::server::{Agent, Place, fingerprint, keygen, silent};
 
@@ -112,7 +112,7 @@ async fn a_changed_key_is_refused_whatever_is_allowed() {
         let old = fingerprint(&place.path("other.pub"));
         let new = fingerprint(&place.path("host_ed25519.pub"));
         contains(&message, &["CHANGED", &line, &old, &new]);
-        let trust = connector.trust(&server.target()).await.unwrap_err();
+        let trust = connector.trust(&server.target(), false).await.unwrap_err();
         contains(&trust.to_string(), &["CHANGED"]);
     }
     assert!(person.asked().is_empty());
@@ -136,10 +136,16 @@ async fn a_new_kind_of_key_of_a_known_host_is_refused_in_calm_words() {
     assert!(!message.contains("CHANGED"), "{message}");
     // A person may take it.
     let (yes, person) = place.asking(place.options(), &[("host key", "y")]);
-    assert!(yes.trust(&server.target()).await.unwrap().is_some());
+    assert!(matches!(
+        yes.trust(&server.target(), false).await.unwrap(),
+        Trusted::Written(_)
+    ));
     assert_eq!(person.asked().len(), 1);
     yes.connect(&server.target()).await.unwrap();
-    assert_eq!(yes.trust(&server.target()).await.unwrap(), None);
+    assert_eq!(
+        yes.trust(&server.target(), false).await.unwrap(),
+        Trusted::Known
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -113,6 +113,7 @@ pub fn record(deployment: &str) -> Record {
         piece_bytes: 48_100_000,
         threads: 4,
         program_sha256: "0f".repeat(32),
+        address: None,
     };
     Record {
         v: 1,
@@ -131,6 +132,7 @@ pub fn record(deployment: &str) -> Record {
         at: "2026-01-02T12:00:00Z".into(),
         stages: vec![stage(0, "halo1"), stage(1, "halo2")],
         left_out: Vec::new(),
+        left_behind: Vec::new(),
     }
 }
 
