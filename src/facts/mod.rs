@@ -31,6 +31,8 @@ pub mod gpu;
 pub mod gpu_memory;
 #[cfg(test)]
 mod gpu_tests;
+#[cfg(test)]
+mod gpu_tool_tests;
 pub mod identity;
 pub mod init;
 pub mod kernel;
