@@ -6,36 +6,25 @@
 
 use libfuzzer_sys::fuzz_target;
 
+#[path = "../../src/ssh"]
 mod ssh {
-    #[path = "../../../src/ssh/quote.rs"]
-    mod quoting;
-    pub use quoting::quote;
+    mod quote;
+    pub use quote::quote;
 }
 
+#[path = "../../src/facts"]
 mod facts {
-    #[path = "../../../src/facts/containers.rs"]
     pub mod containers;
-    #[path = "../../../src/facts/disk.rs"]
     pub mod disk;
-    #[path = "../../../src/facts/drivers.rs"]
     pub mod drivers;
-    #[path = "../../../src/facts/engines.rs"]
     pub mod engines;
-    #[path = "../../../src/facts/firmware.rs"]
     pub mod firmware;
-    #[path = "../../../src/facts/gpu.rs"]
     pub mod gpu;
-    #[path = "../../../src/facts/gpu_memory.rs"]
     pub mod gpu_memory;
-    #[path = "../../../src/facts/kernel_log.rs"]
     pub mod kernel_log;
-    #[path = "../../../src/facts/rdma.rs"]
     pub mod rdma;
-    #[path = "../../../src/facts/script.rs"]
     pub mod script;
-    #[path = "../../../src/facts/software.rs"]
     pub mod software;
-    #[path = "../../../src/facts/tools/mod.rs"]
     pub mod tools;
 
     pub use gpu::Gpu;

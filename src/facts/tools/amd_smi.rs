@@ -135,7 +135,7 @@ fn gpu(index: u32, fields: &BTreeMap<String, String>) -> AmdGpu {
         vram_bytes: amount("vram.size").and_then(|(number, unit)| {
             // It says MB and means 1048576 bytes.
             let whole = unit == "MB" && (0.0..1e9).contains(&number);
-            whole.then(|| (number as u64) << 20)
+            whole.then_some((number as u64) << 20)
         }),
         max_power_w: amount("limit.max_power")
             .map(|(number, _)| number)

@@ -11,7 +11,7 @@
 //! - [`packages`]: versions of what is installed.
 //! - [`docker`], [`podman`], [`llama`]: what runs engines, and engines.
 //! - [`rdma`]: ports for RDMA.
-//! - [`mac`]: macOS.
+//! - [`mac`]: what macOS prints.
 
 use std::collections::BTreeMap;
 
