@@ -145,12 +145,9 @@ tuning() {
     done </proc/$$/limits
 }
 
-# What waits for others: services of the host, hardware. It runs beside all else.
+# What waits for others: services of the host, hardware. It runs beside all else. timedatectl and its
+# like are not asked: the service that answers them would be started, and leave files.
 slow() {
-    if [ -d /run/systemd/system ] && command -v timedatectl >/dev/null; then
-        section timedatectl
-        within 3 timedatectl show
-    fi
     if command -v chronyc >/dev/null; then
         section chronyc
         within 3 chronyc -n tracking

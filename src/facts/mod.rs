@@ -59,6 +59,8 @@ mod system_tests;
 #[cfg(test)]
 mod tests;
 pub mod tools;
+#[cfg(test)]
+mod tools_tests;
 pub mod tuning;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Whether the host's clock is kept right, by what, and its time zone: from timedatectl, chronyc and
-//! ntpq, and from files where these are not there.
+//! Whether the host's clock is kept right, by what, and its time zone: from chronyc, ntpq and files; and
+//! from what timedatectl says, where someone asked it.
 
 use serde::{Deserialize, Serialize};
 

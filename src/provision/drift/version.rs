@@ -91,8 +91,8 @@ mod tests {
             "2:0",
         ];
         for pair in rising.windows(2) {
-            assert_eq!(compare(&pair[0], &pair[1]), Ordering::Less, "{pair:?}");
-            assert_eq!(compare(&pair[1], &pair[0]), Ordering::Greater, "{pair:?}");
+            assert_eq!(compare(pair[0], pair[1]), Ordering::Less, "{pair:?}");
+            assert_eq!(compare(pair[1], pair[0]), Ordering::Greater, "{pair:?}");
         }
         for (a, b) in [("1.0", "1.00"), ("0:1", "1"), ("", "0")] {
             assert_eq!(compare(a, b), Ordering::Equal, "{a} {b}");

@@ -183,7 +183,10 @@ fn a_pipeline_interrupted_at_every_task_goes_on_to_its_report() {
         }
         let last = run(&lab, &["--resume", &id]).ended(0);
         assert!(last.summary["bench"]["levels"].is_array());
-        assert_eq!(last.status(task, "h1"), "skipped", "{task}");
+        // What was finished is not done again; half a measurement is done anew.
+        let status = last.status(task, "h1");
+        let anew = task == "bench" && status == "ok";
+        assert!(anew || status == "skipped", "{task}: {status}");
         assert_eq!(last.summary["hosts"]["h1"]["bytes_sent"], 0, "{task}");
     }
 }
