@@ -1,6 +1,7 @@
 //! `windlass facts`: from the hosts' facts to a table for each host, and the summary. Decides
 //! nothing about what is fit for what.
 
+mod gpu;
 mod system;
 
 use futures_util::future::join_all;
@@ -127,11 +128,7 @@ fn text(host: &str, facts: &Facts) -> String {
             .filter(|room| wanted(facts, room))
             .map(|room| ("disk", disk(room))),
     );
-    match &facts.gpus {
-        None => rows.push(("GPU", unknown())),
-        Some(gpus) if gpus.is_empty() => rows.push(("GPU", "none".into())),
-        Some(gpus) => rows.extend(gpus.iter().map(|gpu| ("GPU", gpu_text(gpu)))),
-    }
+    rows.extend(gpu::rows(facts));
     match &facts.interfaces {
         None => rows.push(("network", unknown())),
         Some(interfaces) => rows.extend(
@@ -259,19 +256,6 @@ fn disk(room: &FileSystem) -> String {
     text
 }
 
-fn gpu_text(gpu: &facts::Gpu) -> String {
-    let mut parts = vec![gpu.name()];
-    parts.extend(
-        gpu.vram_total_bytes
-            .map(|bytes| format!("{} of its own", memory(bytes))),
-    );
-    parts.extend(
-        gpu.gtt_total_bytes
-            .map(|bytes| format!("may use {} of main memory", memory(bytes))),
-    );
-    parts.join(", ")
-}
-
 fn listening(facts: &Facts) -> String {
     let Some(listening) = &facts.listening else {
         return unknown();
@@ -350,7 +334,7 @@ mod tests {
             "  memory      112.0 GiB available of 118.0 GiB, 99.6 MiB held by workers\n",
             "  disk        538.3 GiB free of 931.5 GiB on / (xfs)\n",
             "              732.4 MiB free of 976.6 MiB on /mnt/big disk (cifs, read only)\n",
-            "  GPU         AMD 1586 (amdgpu), 512.0 MiB of its own, may use 112.0 GiB of main memory\n",
+            "  GPU         AMD 1586 (amdgpu), 512.0 MiB of its own, may use 112.0 GiB of main memory, 112.0 GiB for programs\n",
             "  network     enp191s0, Ethernet, up, 2500 Mb/s, MTU 1500, 192.168.1.11/24, fe80::11:22ff:fe33:4401/64\n",
             "  listening   22 8080 47616\n",
             "  services    systemd 258, user services run, also without a login\n",

@@ -14,6 +14,10 @@ pub struct Cpu {
     pub model: Option<String>,
     /// Cores; no more than this login may use.
     pub cores: Option<u32>,
+    /// The fast ones of them, where a system tells them apart.
+    pub performance_cores: Option<u32>,
+    /// The frugal ones.
+    pub efficiency_cores: Option<u32>,
     /// What can run at once: more than cores where each runs two.
     pub threads: Option<u32>,
     /// What this login may use of them.
@@ -76,6 +80,7 @@ pub fn parse(sections: &Sections<'_>) -> Cpu {
         threads: u32::try_from(threads).ok().filter(|n| *n > 0),
         usable_threads: usable,
         flags,
+        ..Cpu::default()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::link::{self, Kind};
 use super::script::{Sections, some};
-use super::{Address, Facts, Interface};
+use super::tools::mac;
+use super::{Address, Facts, Gpu, Interface};
 
-/// Fills in what the sections `sw_vers`, `sysctl`, `vm_stat` and `ifconfig` say.
+/// Fills in what the sections `sw_vers`, `sysctl`, `vm_stat`, `ioreg` and `ifconfig` say.
 pub fn fill(facts: &mut Facts, sections: &Sections<'_>) {
     let software = |name| key(sections.get("sw_vers"), name);
     facts.os.id = Some("macos".into());
@@ -17,9 +18,25 @@ pub fn fill(facts: &mut Facts, sections: &Sections<'_>) {
     let sysctl = |name| key(sections.get("sysctl"), name);
     let number = |name| sysctl(name).and_then(|value| value.parse::<u64>().ok());
     facts.cpu.model = sysctl("machdep.cpu.brand_string");
-    facts.cpu.cores = number("hw.physicalcpu").and_then(|count| u32::try_from(count).ok());
-    facts.cpu.threads = number("hw.ncpu").and_then(|count| u32::try_from(count).ok());
+    let cores = |name| number(name).and_then(|count| u32::try_from(count).ok());
+    facts.cpu.cores = cores("hw.physicalcpu");
+    facts.cpu.threads = cores("hw.ncpu");
     facts.cpu.usable_threads = facts.cpu.threads;
+    facts.cpu.performance_cores = cores("hw.perflevel0.physicalcpu");
+    facts.cpu.efficiency_cores = cores("hw.perflevel1.physicalcpu");
+    facts.gpu_memory.wired_limit_mib = mac::sysctl(sections.get("sysctl"), "iogpu.wired_limit_mb");
+    // Apple's own chips have their GPU in them.
+    let chip = facts.cpu.model.as_ref();
+    if let Some(chip) = chip.filter(|chip| chip.starts_with("Apple ")) {
+        facts.gpus = Some(vec![Gpu {
+            card: "apple".into(),
+            vendor_id: Some(0x106b),
+            product: Some(chip.clone()),
+            integrated: Some(true),
+            cores: gpu_cores(sections.get("ioreg")),
+            ..Gpu::default()
+        }]);
+    }
     facts.cpu.flags = flags(sections);
     facts.memory.total_bytes = number("hw.memsize");
     let page = number("hw.pagesize");
@@ -70,6 +87,12 @@ fn key(text: &str, name: &str) -> Option<String> {
     text.lines()
         .find_map(|line| line.trim_start().strip_prefix(name)?.strip_prefix(':'))
         .and_then(some)
+}
+
+/// `"gpu-core-count" = 60`.
+fn gpu_cores(text: &str) -> Option<u32> {
+    let (_, rest) = text.split_once("\"gpu-core-count\" = ")?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 /// What the processor can do, by the names Linux has for it.

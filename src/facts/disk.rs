@@ -87,17 +87,19 @@ pub fn parse(sections: &Sections<'_>) -> Vec<FileSystem> {
         .collect()
 }
 
+/// A line of df(1).
 #[derive(Default)]
-struct Df {
+pub(super) struct Df {
     device: Option<String>,
     mount: Option<String>,
     total: Option<u64>,
-    free: Option<u64>,
+    /// Bytes that this login may still use.
+    pub(super) free: Option<u64>,
 }
 
 /// A line of `df -kP`: device, size, used, available, capacity, mount point, of which the first and
 /// the last may hold blanks.
-fn df(line: &str) -> Option<Df> {
+pub(super) fn df(line: &str) -> Option<Df> {
     let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
     // The capacity is the only word with a percent sign behind three numbers.
     let at = words.iter().enumerate().position(|(index, word)| {

@@ -197,6 +197,9 @@ gpus() {
         value vram_used "$card/device/mem_info_vram_used"
         value gtt_total "$card/device/mem_info_gtt_total"
         value gtt_used "$card/device/mem_info_gtt_used"
+        for number in major minor revision; do
+            value "gc_$number" "$card/device/ip_discovery/die/0/GC/0/$number"
+        done
         sed -n -e 's/^DRIVER=/driver /p' -e 's/^PCI_SLOT_NAME=/slot /p' "$card/device/uevent"
     done
 }
@@ -216,6 +219,16 @@ linux() {
     cat /proc/mounts
     section gpus
     gpus
+    section gpu_memory
+    gpu_memory
+    section drivers
+    drivers
+    section firmware
+    firmware
+    section software
+    software
+    section rdma
+    rdma
     section interfaces
     interfaces
     if command -v ip >/dev/null; then
@@ -279,7 +292,8 @@ darwin() {
     section sysctl
     for key in hw.memsize hw.ncpu hw.physicalcpu hw.model hw.pagesize machdep.cpu.brand_string \
         machdep.cpu.leaf7_features hw.optional.arm.FEAT_DotProd hw.optional.arm.FEAT_I8MM \
-        hw.optional.arm.FEAT_BF16 iogpu.wired_limit_mb kern.bootsessionuuid; do
+        hw.optional.arm.FEAT_BF16 hw.perflevel0.physicalcpu \
+        hw.perflevel1.physicalcpu iogpu.wired_limit_mb kern.bootsessionuuid; do
         sysctl "$key"
     done
     section vm_stat
@@ -349,9 +363,13 @@ all() {
     limited=
     # Old ones take their time behind a letter, and do nothing so.
     ! timeout 1 true || limited=yes
-    # What is slow is not waited for longer than this.
+    # What is slow is not waited for longer than this. Each has a pipe of its own, so that no two
+    # write at once.
     { slow & } | {
-        facts </dev/null
+        { gpu_tools & } | {
+            facts </dev/null
+            within 10 cat
+        }
         within 10 cat
         section end
     }

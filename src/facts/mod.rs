@@ -10,6 +10,9 @@
 //! - [`link`]: kinds of network interfaces.
 //! - [`boot_firmware`], [`kernels`], [`packaging`], [`sleep`], [`sync`], [`sudo`], [`identity`],
 //!   [`tuning`]: how the system is set up, a parser each.
+//! - [`gpu_memory`], [`drivers`], [`firmware`], [`software`], [`containers`], [`engines`],
+//!   [`kernel_log`], [`rdma`]: what GPUs and links can do, and what is there to use them, a parser
+//!   each.
 //! - [`tools`]: what tools print, on its own.
 //! - [`darwin`]: the basic answers of macOS.
 //! - [`settings`]: what is installed and set, read apart.
@@ -17,13 +20,23 @@
 
 pub mod boot_firmware;
 pub mod clock;
+pub mod containers;
 pub mod cpu;
 pub mod darwin;
 pub mod disk;
+pub mod drivers;
+pub mod engines;
+pub mod firmware;
 pub mod gpu;
+pub mod gpu_memory;
+#[cfg(test)]
+mod gpu_tests;
+#[cfg(test)]
+mod gpu_tool_tests;
 pub mod identity;
 pub mod init;
 pub mod kernel;
+pub mod kernel_log;
 pub mod kernels;
 pub mod libc;
 pub mod link;
@@ -34,9 +47,11 @@ pub mod network;
 pub mod os;
 pub mod packaging;
 pub mod ports;
+pub mod rdma;
 pub mod script;
 pub mod settings;
 pub mod sleep;
+pub mod software;
 pub mod sudo;
 pub mod sync;
 #[cfg(test)]
@@ -58,12 +73,18 @@ use script::Sections;
 
 pub use boot_firmware::BootFirmware;
 pub use clock::{Clock, Sample, Skew, skew};
+pub use containers::ContainerEngine;
 pub use cpu::Cpu;
 pub use disk::{FileSystem, Room};
+pub use drivers::Drivers;
+pub use engines::EngineBuild;
+pub use firmware::Firmware;
 pub use gpu::Gpu;
+pub use gpu_memory::GpuMemory;
 pub use identity::Identity;
 pub use init::Init;
 pub use kernel::Kernel;
+pub use kernel_log::{Hint, HintKind};
 pub use libc::Libc;
 pub use login::Login;
 pub use machine::Machine;
@@ -72,8 +93,10 @@ pub use network::{Address, Interface};
 pub use os::Os;
 pub use packaging::Packaging;
 pub use ports::Listening;
+pub use rdma::RdmaPort;
 pub use settings::Settings;
 pub use sleep::Sleep;
+pub use software::Software;
 pub use sudo::Sudo;
 pub use sync::Sync;
 pub use tuning::Tuning;
@@ -136,6 +159,22 @@ pub struct Facts {
     pub identity: Identity,
     /// Settings that speed or memory depend on.
     pub tuning: Tuning,
+    /// How much of main memory GPUs may use.
+    pub gpu_memory: GpuMemory,
+    /// Drivers of GPUs.
+    pub drivers: Drivers,
+    /// Firmware of GPUs.
+    pub firmware: Firmware,
+    /// Libraries to compute with.
+    pub software: Software,
+    /// What runs containers; `None` when the host was not asked.
+    pub containers: Option<Vec<ContainerEngine>>,
+    /// Builds of engines; `None` when the host was not asked.
+    pub engines: Option<Vec<EngineBuild>>,
+    /// What the kernel's log tells of GPUs; `None` when the login may not see it.
+    pub kernel_log: Option<Vec<Hint>>,
+    /// Ports for RDMA; `None` when the host does not say.
+    pub rdma: Option<Vec<RdmaPort>>,
 }
 
 impl Facts {
@@ -144,7 +183,16 @@ impl Facts {
         let kernel = kernel::parse(sections);
         let os = os::parse(sections);
         let machine = machine::parse(sections.get("machine"));
+        let gpus = gpu::parse(sections);
         let mut facts = Self {
+            gpu_memory: gpu_memory::parse(sections),
+            drivers: drivers::parse(sections),
+            firmware: firmware::parse(sections, gpus.as_deref()),
+            software: software::parse(sections),
+            containers: containers::parse(sections),
+            engines: engines::parse(sections),
+            kernel_log: kernel_log::parse(sections),
+            rdma: rdma::parse(sections),
             boot_firmware: boot_firmware::parse(sections.get("boot_firmware")),
             kernels: kernels::parse(sections.find("kernels"), kernel.release.as_deref()),
             packaging: packaging::parse(sections.find("packaging"), &os),
@@ -161,7 +209,7 @@ impl Facts {
             cpu: cpu::parse(sections),
             memory: memory::parse(sections),
             rooms: disk::parse(sections),
-            gpus: gpu::parse(sections),
+            gpus,
             interfaces: network::parse(sections),
             listening: ports::parse(sections),
             clock: clock::parse(sections.get("clock")),
@@ -172,6 +220,11 @@ impl Facts {
         };
         if facts.system.as_deref() == Some("darwin") {
             darwin::fill(&mut facts, sections);
+        }
+        let (memory, ram) = (&facts.gpu_memory, facts.memory.total_bytes);
+        for gpu in facts.gpus.iter_mut().flatten() {
+            gpu::fill_nvidia(std::slice::from_mut(gpu), sections);
+            gpu.usable_bytes = gpu_memory::usable_gpu_bytes(gpu, memory, ram);
         }
         facts
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::ssh::quote;
 
 /// The script without what is set before it.
-const SCRIPT: &str = include_str!("gather.sh");
+const SCRIPT: &str = concat!(include_str!("gather_gpu.sh"), include_str!("gather.sh"));
 
 /// A marker that no file on the host can hold by chance.
 ///

@@ -16,29 +16,7 @@ use windlass::ssh::fence::Fence;
 use windlass::ssh::known_hosts::{KnownHosts, PublicKeyBlob, Verdict};
 use windlass::ssh::{openssh, refusal};
 
-use super::SEEN;
-
-/// Findings by name.
-#[derive(Default)]
-struct Found(BTreeMap<String, String>);
-
-impl Found {
-    fn put(&mut self, name: &str, value: impl ToString) {
-        self.0.insert(name.to_owned(), value.to_string());
-    }
-
-    fn or_none(&mut self, name: &str, value: Option<impl ToString>) {
-        self.put(
-            name,
-            value.map_or("none".to_owned(), |value| value.to_string()),
-        );
-    }
-
-    /// A finding that is no text to compare; without the condition it is left out and missed.
-    fn seen(&mut self, name: &str, holds: bool) {
-        self.put(name, if holds { SEEN } else { "not so" });
-    }
-}
+use super::Found;
 
 /// What was read; `None` for a folder of another half.
 pub fn values(folder: &str, file: &str, text: &str) -> Option<BTreeMap<String, String>> {

@@ -6,6 +6,7 @@
 //! finding whose name a half's map has is compared. What is no text to compare, e.g. that a line is
 //! refused, a half looks at by itself and then says [`SEEN`].
 
+mod gpu;
 mod host;
 
 use std::collections::BTreeMap;
@@ -15,33 +16,36 @@ use std::path::PathBuf;
 /// The value of a finding that was looked at and holds.
 pub const SEEN: &str = "*";
 
+/// Findings by name.
+#[derive(Default)]
+pub struct Found(pub BTreeMap<String, String>);
+
+impl Found {
+    pub fn put(&mut self, name: &str, value: impl ToString) {
+        self.0.insert(name.to_owned(), value.to_string());
+    }
+
+    pub fn or_none(&mut self, name: &str, value: Option<impl ToString>) {
+        self.put(
+            name,
+            value.map_or("none".to_owned(), |value| value.to_string()),
+        );
+    }
+
+    /// A finding that is no text to compare; without the condition it is left out and missed.
+    pub fn seen(&mut self, name: &str, holds: bool) {
+        self.put(name, if holds { SEEN } else { "not so" });
+    }
+}
+
 /// A half's answer for a file: findings by name; `None` when the file is not its own.
 type Values = fn(&str, &str, &str) -> Option<BTreeMap<String, String>>;
 
 /// The halves.
-const HALVES: &[Values] = &[host::values];
+const HALVES: &[Values] = &[host::values, gpu::values];
 
 /// Folders whose half is not there yet.
-const OTHERS: &[&str] = &[
-    "amd-smi",
-    "boot-entries",
-    "container",
-    "default-grub",
-    "dkms",
-    "dmesg",
-    "lsmod",
-    "lspci",
-    "macos",
-    "modprobe",
-    "nvidia-smi",
-    "packages",
-    "proc-cmdline",
-    "rdma",
-    "rocm-smi",
-    "rocminfo",
-    "sysfs",
-    "vulkaninfo",
-];
+const OTHERS: &[&str] = &["boot-entries", "default-grub", "modprobe", "proc-cmdline"];
 
 /// Records of a file of comma-separated values, with quoted fields (RFC 4180).
 fn records(text: &str) -> Vec<Vec<String>> {
