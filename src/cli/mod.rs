@@ -9,6 +9,7 @@ mod doctor;
 mod facts;
 mod inventory;
 mod model;
+mod net;
 mod plan;
 mod playbook;
 mod prompt;
@@ -59,6 +60,7 @@ fn command(common: &Common, verb: Option<Verb>) -> Exit {
         Some(Verb::Chat(arguments)) => serve::chat(common, &arguments),
         Some(Verb::Exec(arguments)) => serve::exec(common, &arguments),
         Some(Verb::Facts(arguments)) => facts::facts(common, &arguments),
+        Some(Verb::Net(arguments)) => net::net(common, &arguments),
         Some(Verb::Plan(arguments)) => plan::plan(common, &arguments),
         Some(Verb::Model(arguments)) => model::model(common, &arguments.verb),
         Some(Verb::Playbook(arguments)) => playbook::playbook(common, &arguments.verb),

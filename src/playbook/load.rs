@@ -34,10 +34,14 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-const SHIPPED: [Shipped; 3] = [
+const SHIPPED: [Shipped; 4] = [
     Shipped {
         name: "candle-pipeline",
         text: include_str!("../../playbooks/candle-pipeline.toml"),
+    },
+    Shipped {
+        name: "network",
+        text: include_str!("../../playbooks/network.toml"),
     },
     Shipped {
         name: "benchmark",

@@ -5,6 +5,7 @@
 //! - [`install`], [`locks`], [`probe`], [`push`], [`deployment`], [`forward`]: what is done there.
 //! - [`source`]: what is known of a model's pieces; [`feed`]: where their bytes come from;
 //!   [`elsewhere`]: a model file on a host; [`held`]: what a host holds of them, by `sh` alone.
+//! - [`links`]: the links between hosts, measured.
 //! - [`watch`]: a running deployment as events, for those who only look.
 
 pub mod base;
@@ -20,6 +21,7 @@ pub mod forward;
 pub mod held;
 pub mod hosts;
 pub mod install;
+pub mod links;
 pub mod locks;
 pub mod logs;
 pub mod order;
