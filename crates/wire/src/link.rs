@@ -202,6 +202,9 @@ pub enum Measuring {
         part: Part,
         /// The system's words.
         reason: String,
+        /// Packets, where they were tried by then: bytes that stop for lost packets look like a cut.
+        #[serde(default)]
+        packets: Packets,
     },
 }
 

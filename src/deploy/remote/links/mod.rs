@@ -476,6 +476,18 @@ async fn measured(
         .map_err(|broken| match broken {
             pair::Broken::Breach(breach) => failed(from.site, &breach),
             pair::Broken::Session(failure) => failure,
+            pair::Broken::Stalled(words, packets) => {
+                let lost = verdict::lost(&link.from, &link.to, packets);
+                link.findings.extend(lost);
+                let why = match link.findings.first() {
+                    Some(_) => "full packets are lost on it".to_owned(),
+                    None => {
+                        let host = to.site.name();
+                        format!("look at the cable, and whether {host} is still on (`windlass facts {host}`)")
+                    }
+                };
+                from.site.failed("link", format!("{words}; {why}"))
+            }
         })?;
     link.address = address;
     Ok(measured)

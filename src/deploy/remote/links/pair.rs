@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncWriteExt, BufReader};
 use windlass_wire::host::{Connected, Listening};
-use windlass_wire::link::{Carried, Counted, Measuring};
+use windlass_wire::link::{Carried, Counted, Measuring, Packets};
 
 use super::super::conditions::{self, Breach, Reached};
 use super::super::locks::next_line;
@@ -32,6 +32,8 @@ pub(super) struct Asked<'a> {
 pub(super) enum Broken {
     /// It does not hold.
     Breach(Breach),
+    /// It broke in the middle, in these words; what is known of its packets by then.
+    Stalled(String, Packets),
     /// A host is lost.
     Session(Failure),
 }
@@ -104,11 +106,13 @@ pub(super) async fn measure(
                     tell(part.words(), bytes);
                 }
             }
-            Ok(Measuring::Broke { part, reason }) => {
-                return Err(breach(format!(
-                    "the link to {b} broke while {}: {reason}; look at the cable, and whether {b} is still on (`windlass facts {b}`)",
-                    part.words()
-                )));
+            Ok(Measuring::Broke {
+                part,
+                reason,
+                packets,
+            }) => {
+                let words = format!("the link to {b} broke while {}: {reason}", part.words());
+                return Err(Broken::Stalled(words, packets));
             }
             Ok(Measuring::Done {
                 trips,

@@ -440,12 +440,17 @@ fn sizes(from: &End, to: &End, packets: Option<Packets>) -> Vec<Finding> {
             ),
         ));
     }
-    let both = a.min(b);
-    if let Some(packets) = packets.filter(|packets| packets.answered)
-        && packets.back.is_none_or(|passes| passes < both)
-    {
-        let passes = packets.back.unwrap_or(0);
-        all.push(finding(
+    all.extend(packets.and_then(|packets| lost(from, to, packets)));
+    all
+}
+
+/// Packets that both ends take and that do not come back whole. Nothing where no datagram was
+/// answered: then nothing is known.
+pub fn lost(from: &End, to: &End, packets: Packets) -> Option<Finding> {
+    let both = from.mtu_bytes?.min(to.mtu_bytes?);
+    let passes = packets.back.unwrap_or(0);
+    (packets.answered && passes < both).then(|| {
+        finding(
             Kind::PacketLost,
             &from.host,
             format!(
@@ -455,9 +460,8 @@ fn sizes(from: &End, to: &End, packets: Option<Packets>) -> Vec<Finding> {
                 to.host,
                 interface(from),
             ),
-        ));
-    }
-    all
+        )
+    })
 }
 
 fn control(from: &End, to: &End) -> Option<Finding> {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use windlass_wire::host::{Connected, line};
 use windlass_wire::link::{
-    Ask, Counted, LINK_HELLO, MAX_ASK, MOST_STREAMS, MOST_TIME, Measuring, NONCE, Part, TRIP,
-    Trips, halves,
+    Ask, Counted, LINK_HELLO, MAX_ASK, MOST_STREAMS, MOST_TIME, Measuring, NONCE, Packets, Part,
+    TRIP, Trips, halves,
 };
 
 use super::super::{address, probe, say};
@@ -62,14 +62,15 @@ pub fn measure(wanted: &Wanted, output: &mut impl Write) -> io::Result<bool> {
         wanted,
         peer,
         output,
-    };
-    let broke = |part: Part, error: &io::Error| Measuring::Broke {
-        part,
-        reason: words(error),
+        packets: Packets::default(),
     };
     let last = match end.all(&first, local, before) {
         Ok(done) => done,
-        Err(Broken::Link(part, error)) => broke(part, &error),
+        Err(Broken::Link(part, error)) => Measuring::Broke {
+            part,
+            reason: words(&error),
+            packets: end.packets,
+        },
         Err(Broken::Deaf(error)) => return Err(error),
     };
     let done = matches!(last, Measuring::Done { .. });
@@ -128,6 +129,8 @@ struct End<'a, W> {
     wanted: &'a Wanted,
     peer: SocketAddr,
     output: &'a mut W,
+    /// What is known of them by now.
+    packets: Packets,
 }
 
 impl<W: Write> End<'_, W> {
@@ -142,7 +145,7 @@ impl<W: Write> End<'_, W> {
         self.tell(Part::Packets, 0)?;
         let nonce = halves(&self.wanted.nonce).map_or(&[][..], |(first, _)| first);
         let patience = Duration::from_secs_f64((trips.p99 * ECHO_TIMES / 1e6).clamp(0.0, 10.0));
-        let packets = packets::packets(
+        self.packets = packets::packets(
             local,
             self.peer,
             nonce,
@@ -154,7 +157,7 @@ impl<W: Write> End<'_, W> {
         Ok(Measuring::Done {
             local: local.ip().to_string(),
             trips,
-            packets,
+            packets: self.packets,
             there,
             back,
             carriers: carriers::between(&before, carriers::read()),

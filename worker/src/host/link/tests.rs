@@ -170,7 +170,7 @@ fn a_peer_that_falls_silent_in_the_middle_is_named_with_the_part() {
         }
     });
     let (_, all) = said(&wanted("127.0.0.1", port, NONCE));
-    let Some(Measuring::Broke { part, reason }) = all.last() else {
+    let Some(Measuring::Broke { part, reason, .. }) = all.last() else {
         panic!("{all:?}");
     };
     assert_eq!(
