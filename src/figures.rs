@@ -33,6 +33,23 @@ fn scaled(bytes: u64, step: f64, units: [&str; 5]) -> String {
     }
 }
 
+/// A measured rate for people, of megabits a second: `941 Mb/s`, `9.4 Gb/s`.
+pub fn rate(mbit: f64) -> String {
+    if mbit < 9.95 {
+        format!("{mbit:.1} Mb/s")
+    } else if mbit < 999.5 {
+        format!("{mbit:.0} Mb/s")
+    } else {
+        let text = format!("{:.2}", mbit / 1000.0);
+        format!("{} Gb/s", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+/// The speed that an interface says, of megabits a second: `2.5 Gb/s`.
+pub fn speed(mbit: u32) -> String {
+    rate(f64::from(mbit))
+}
+
 /// Seconds for people, e.g. `0.4 s`, `2m05s`.
 pub fn seconds(seconds: f64) -> String {
     if seconds < 0.0005 {
@@ -74,6 +91,17 @@ mod tests {
         ];
         for (bytes, wanted) in memories {
             assert_eq!(memory(bytes), wanted);
+        }
+        let rates = [
+            (0.0, "0.0 Mb/s"),
+            (941.4, "941 Mb/s"),
+            (999.6, "1 Gb/s"),
+            (2500.0, "2.5 Gb/s"),
+            (9412.0, "9.41 Gb/s"),
+            (200_000.0, "200 Gb/s"),
+        ];
+        for (value, wanted) in rates {
+            assert_eq!(rate(value), wanted);
         }
         let times = [
             (0.0, "0 ms"),

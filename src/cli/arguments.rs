@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench::BenchArguments;
+use super::net::NetArguments;
 use super::playbook::PlaybookArguments;
 use super::serve::{
     ApiArguments, ChatArguments, DownArguments, ExecArguments, LogsArguments, UpArguments,
@@ -107,6 +108,8 @@ pub enum Verb {
     Verify(VerifyArguments),
     /// Make the hosts the same where windlass can, and say what is left to do by hand
     Align(AlignArguments),
+    /// Measure the links between hosts and say what is wrong with them
+    Net(NetArguments),
     /// Say which host would hold what, or by how much the model does not fit
     Plan(PlanArguments),
     /// Models on this machine: fetch, list, show, verify, remove

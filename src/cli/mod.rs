@@ -10,6 +10,7 @@ mod doctor;
 mod facts;
 mod inventory;
 mod model;
+mod net;
 mod plan;
 mod playbook;
 mod prompt;
@@ -93,6 +94,7 @@ fn command(common: &Common, verb: Option<Verb>) -> Exit {
         Some(Verb::Facts(arguments)) => facts::facts(common, &arguments),
         Some(Verb::Align(arguments)) => align::align(common, &arguments),
         Some(Verb::Verify(arguments)) => verify::verify(common, &arguments),
+        Some(Verb::Net(arguments)) => net::net(common, &arguments),
         Some(Verb::Plan(arguments)) => plan::plan(common, &arguments),
         Some(Verb::Model(arguments)) => model::model(common, &arguments.verb),
         Some(Verb::Playbook(arguments)) => playbook::playbook(common, &arguments.verb),

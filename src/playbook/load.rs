@@ -40,6 +40,10 @@ const SHIPPED: [Shipped; 4] = [
         text: include_str!("../../playbooks/candle-pipeline.toml"),
     },
     Shipped {
+        name: "network",
+        text: include_str!("../../playbooks/network.toml"),
+    },
+    Shipped {
         name: "benchmark",
         text: include_str!("../../playbooks/benchmark.toml"),
     },

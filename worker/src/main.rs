@@ -56,6 +56,11 @@ enum Command {
         #[command(subcommand)]
         end: Probe,
     },
+    /// Measure the link between two hosts
+    Link {
+        #[command(subcommand)]
+        end: Link,
+    },
     /// Run the stage of a deployment's folder until told to stop
     Serve {
         /// The folder
@@ -101,6 +106,40 @@ enum Probe {
         /// Milliseconds to try
         #[arg(long)]
         time_ms: u64,
+    },
+}
+
+#[derive(Subcommand)]
+enum Link {
+    /// Listen until stdin ends, then say what was carried
+    Serve {
+        /// Own address
+        #[arg(long)]
+        address: String,
+        /// Port; 0 takes any
+        #[arg(long)]
+        port: u16,
+        /// What both ends know
+        #[arg(long)]
+        nonce: String,
+    },
+    /// Measure the way to one that listens
+    Measure {
+        /// Its address
+        #[arg(long)]
+        address: String,
+        /// Its port
+        #[arg(long)]
+        port: u16,
+        /// What both ends know
+        #[arg(long)]
+        nonce: String,
+        /// Milliseconds that count of each direction
+        #[arg(long)]
+        time_ms: u64,
+        /// Connections that carry a direction together
+        #[arg(long, default_value_t = 1)]
+        streams: u32,
     },
 }
 
@@ -176,6 +215,43 @@ fn run(command: Command) -> Result<bool, Box<dyn std::error::Error>> {
             let time = Duration::from_millis(time_ms);
             let came = host::probe::connect(&address, port, &nonce, time);
             host::say(&mut output, &came)?;
+        }
+        Command::Link {
+            end:
+                Link::Serve {
+                    address,
+                    port,
+                    nonce,
+                },
+        } => {
+            // Stdin is read on a thread of its own.
+            let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+            return Ok(host::link::listen(
+                &address,
+                port,
+                &nonce,
+                input,
+                &mut output,
+            )?);
+        }
+        Command::Link {
+            end:
+                Link::Measure {
+                    address,
+                    port,
+                    nonce,
+                    time_ms,
+                    streams,
+                },
+        } => {
+            let wanted = host::link::Wanted {
+                address,
+                port,
+                nonce,
+                time: Duration::from_millis(time_ms),
+                streams,
+            };
+            return Ok(host::link::measure(&wanted, &mut output)?);
         }
         Command::Supervise { folder, detached } => {
             if !detached {

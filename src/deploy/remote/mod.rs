@@ -8,6 +8,7 @@
 //!   [`elsewhere`]: a model file on a host; [`held`]: what a host holds of them, by `sh` alone.
 //! - [`watch`]: a running deployment as events, for those who only look; `losses`: which of the losses
 //!   that a head tells are news.
+//! - [`links`]: the links between hosts, measured.
 
 pub mod base;
 pub mod behind;
@@ -24,6 +25,7 @@ pub mod forward;
 pub mod held;
 pub mod hosts;
 pub mod install;
+pub mod links;
 pub mod locks;
 pub mod logs;
 mod losses;

@@ -197,7 +197,10 @@ fn source_host(inventory: &Inventory, name: &str) -> Result<Host, Failure> {
 }
 
 /// The worker's programs on this machine: those named, then the one beside this program.
-fn programs(named: &[PathBuf]) -> Result<Vec<Program>, Failure> {
+///
+/// # Errors
+/// When one cannot be read, or there is none.
+pub(super) fn programs(named: &[PathBuf]) -> Result<Vec<Program>, Failure> {
     let read = |path: &Path| {
         Program::read(path)
             .map_err(|error| Failure::new(FailureKind::Config, error.to_string()).at("worker"))

@@ -9,6 +9,7 @@ mod down;
 mod facts;
 mod file;
 mod model;
+mod net_check;
 pub mod once;
 mod remote;
 mod script;
@@ -69,9 +70,10 @@ pub trait Kind: Sync + std::fmt::Debug {
 }
 
 /// All kinds, in the order in which they are listed.
-pub const ALL: [&dyn Kind; 14] = [
+pub const ALL: [&dyn Kind; 15] = [
     &facts::Facts,
     &verify::Verify,
+    &net_check::NetCheck,
     &model::Model,
     &serve::PUSH,
     &serve::UP,

@@ -8,6 +8,7 @@ mod follow;
 mod keys;
 mod kinds;
 mod leaving;
+mod net;
 mod path;
 mod push;
 mod refusals;

@@ -1,4 +1,4 @@
-//! What a controller asks of a host besides running a stage: takes pieces, tries paths, locks,
+//! What a controller asks of a host besides running a stage: takes pieces, tries and measures paths, locks,
 //! relays, tells the time, keeps a worker running. One subcommand a file; each talks over stdin and
 //! stdout in the forms of [`windlass_wire::host`].
 //!
@@ -8,6 +8,7 @@ pub mod address;
 pub mod busy;
 pub mod describe;
 pub mod intake;
+pub mod link;
 pub mod lock;
 pub mod probe;
 pub mod receive;

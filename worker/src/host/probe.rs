@@ -53,7 +53,8 @@ pub fn listen(
     Ok(true)
 }
 
-fn not_bound(address: SocketAddr, error: &io::Error) -> Listening {
+/// Why an address could not be listened at.
+pub(super) fn not_bound(address: SocketAddr, error: &io::Error) -> Listening {
     match error.kind() {
         io::ErrorKind::AddrInUse => Listening::Busy {
             by: busy::holder(address),
@@ -143,7 +144,7 @@ pub fn connect(text: &str, port: u16, nonce: &str, time: Duration) -> Connected 
 }
 
 /// Own address that packets to there would carry; nothing is sent.
-fn route(to: SocketAddr) -> Option<String> {
+pub(super) fn route(to: SocketAddr) -> Option<String> {
     let socket = match to {
         SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)),
@@ -153,7 +154,8 @@ fn route(to: SocketAddr) -> Option<String> {
     Some(socket.local_addr().ok()?.ip().to_string())
 }
 
-fn unreached(error: &io::Error, local: Option<String>) -> Connected {
+/// Why a connection did not come about; `local` is the own address that the route begins with.
+pub(super) fn unreached(error: &io::Error, local: Option<String>) -> Connected {
     match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => {
             Connected::Refused { local }
