@@ -12,6 +12,7 @@
 //! - [`reach`]: the inventory's hosts as sessions, all at once.
 //! - [`facts`]: what was read from a host.
 //! - [`plan`]: which stage holds what; pure.
+//! - [`provision`]: what hosts are set up with: kernel parameters.
 //! - [`deploy`]: keys, pieces, workers, the control connection, the demo.
 //! - [`bench`]: measures what runs.
 //! - [`playbook`]: files of tasks, checked and run.
@@ -31,6 +32,7 @@ mod nearest;
 pub mod paths;
 pub mod plan;
 pub mod playbook;
+pub mod provision;
 pub mod reach;
 pub mod report;
 pub mod secret;

@@ -23,6 +23,8 @@ mod pieces;
 mod playbook;
 #[cfg(target_os = "linux")]
 mod readers;
+#[path = "recorded/boot.rs"]
+mod recorded_boot;
 mod schema;
 mod ssh;
 mod support;
