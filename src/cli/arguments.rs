@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench::BenchArguments;
+use super::memory::MemoryArguments;
 use super::playbook::PlaybookArguments;
 use super::serve::{
     ApiArguments, ChatArguments, DownArguments, ExecArguments, LogsArguments, UpArguments,
@@ -100,6 +101,8 @@ pub enum Verb {
     Exec(ExecArguments),
     /// Read what is to be known of the hosts
     Facts(FactsArguments),
+    /// How much memory GPUs may use: show, set, give back
+    Memory(MemoryArguments),
     /// Say which host would hold what, or by how much the model does not fit
     Plan(PlanArguments),
     /// Models on this machine: fetch, list, show, verify, remove

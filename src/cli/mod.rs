@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod facts;
 mod inventory;
+mod memory;
 mod model;
 mod plan;
 mod playbook;
@@ -59,6 +60,7 @@ fn command(common: &Common, verb: Option<Verb>) -> Exit {
         Some(Verb::Chat(arguments)) => serve::chat(common, &arguments),
         Some(Verb::Exec(arguments)) => serve::exec(common, &arguments),
         Some(Verb::Facts(arguments)) => facts::facts(common, &arguments),
+        Some(Verb::Memory(arguments)) => memory::memory(common, &arguments),
         Some(Verb::Plan(arguments)) => plan::plan(common, &arguments),
         Some(Verb::Model(arguments)) => model::model(common, &arguments.verb),
         Some(Verb::Playbook(arguments)) => playbook::playbook(common, &arguments.verb),

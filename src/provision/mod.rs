@@ -2,5 +2,7 @@
 //! deployments, nor how anything is shown.
 //!
 //! - [`boot`]: kernel parameters, by every mechanism that hosts have for them; pure.
+//! - [`memory`]: how much memory a host's GPU may use.
 
 pub mod boot;
+pub mod memory;

@@ -6,6 +6,7 @@ mod faults;
 mod follow;
 mod keys;
 mod kinds;
+mod memory;
 mod path;
 mod push;
 mod refusals;
