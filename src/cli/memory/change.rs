@@ -269,7 +269,10 @@ async fn alone(
         return made;
     }
     let before = own.looked.seen.boot.clone();
-    doing::reboot(session, &work.emitter).await?;
+    if let Err(failure) = doing::reboot(session, &work.emitter).await {
+        finish(work, name, status_of(&failure), failure.message.clone());
+        return Err(failure);
+    }
     let judged = match back::wait(work, inventory, host, before.as_deref(), reboot.patience()).await
     {
         Err(Gone { why }) => {
@@ -301,17 +304,15 @@ async fn alone(
             Ok(())
         }
         Err((session, why)) => {
-            let rolled = roll_back(work, &session, &record).await;
-            let end = match rolled {
-                _ if own.plan.change.is_empty() => {
-                    "nothing was changed by this run, so nothing was put back".to_owned()
+            let end = if own.plan.change.is_empty() {
+                "this run had changed nothing, so nothing was put back".to_owned()
+            } else {
+                match roll_back(work, &session, &record).await {
+                    Ok(()) => "all files were put back as they were; the running system is as it \
+                               booted, until its next boot"
+                        .to_owned(),
+                    Err(failure) => failure.message,
                 }
-                Ok(()) => {
-                    "all files were put back as they were; what runs now is what it started with, \
-                           until its next boot"
-                        .to_owned()
-                }
-                Err(failure) => failure.message,
             };
             let failure = doing::failed(name, format!("it rebooted, and {}; {end}", plain(&why)));
             finish(work, name, Status::Failed, failure.message.clone());

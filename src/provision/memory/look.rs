@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::script::Record;
 use crate::provision::boot::Ground;
 use crate::provision::boot::grub::File;
-use crate::provision::boot::{change, tools};
+use crate::provision::boot::tools;
 use crate::ssh::{Caps, Session, SshError};
 
 const SCRIPT: &str = include_str!("look.sh");
@@ -142,7 +142,7 @@ impl Seen {
             }
         }
         seen.ground.modprobe = in_order(modprobe);
-        // modprobe.d's files after the first are of no use where the first is not there.
+        // The first of them is the one that new assignments go into.
         if seen
             .ground
             .grub
@@ -182,14 +182,6 @@ impl Seen {
     /// The service's limit on a Mac, MiB.
     pub fn plist_limit(&self) -> Option<u64> {
         tools::macos_limit(self.plist.as_deref()?)
-    }
-
-    /// Whether a change of modprobe.d by earlier runs is there.
-    pub fn has_own_file(&self) -> bool {
-        self.ground
-            .modprobe
-            .iter()
-            .any(|file| file.path == change::OWN)
     }
 }
 

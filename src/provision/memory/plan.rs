@@ -7,7 +7,7 @@ use crate::figures;
 use crate::provision::boot::change::{self, Change, Written};
 use crate::provision::boot::mechanism::{Mechanism, mechanism};
 use crate::provision::boot::{
-    Ground, Parameter, Wish, cmdline, entry, grub, kernel_install, modprobe, size, tools,
+    Ground, Parameter, cmdline, entry, grub, kernel_install, modprobe, size, tools,
 };
 
 /// Which kind of GPU the memory is for.
@@ -312,14 +312,6 @@ pub fn judge(seen: &Seen, before: Option<&str>, plan: &Plan) -> Result<Vec<Strin
     }
     held.dedup();
     Ok(held)
-}
-
-/// The wish to have these parameters gone, for lines to be typed by hand.
-pub fn gone(set: &[Parameter]) -> Wish {
-    Wish {
-        set: Vec::new(),
-        remove: set.iter().map(|own| own.name.clone()).collect(),
-    }
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ pub fn begin(record: &Record) -> Result<String, String> {
     for (number, path) in record.files.iter().enumerate() {
         let (path, kept) = (quote(path), quote(&kept(&record.run, number)));
         script.push_str(&format!(
-            "p=$(real {path})\nif [ -e \"$p\" ]; then cp -pR -- \"$p\" {kept}; else : >{kept}.absent; fi\n"
+            "p=$(real {path})\nif [ -e \"$p\" ]; then cp -a -- \"$p\" {kept}; else : >{kept}.absent; fi\n"
         ));
     }
     script.push_str(&format!(
@@ -104,7 +104,7 @@ pub fn write(path: &str, text: &str) -> String {
     format!(
         "set -e\numask 022\n{REAL}p=$(real {path})\nnew=$p.windlass-new\ntrap 'rm -f -- \"$new\"' EXIT\n\
          mkdir -p -- \"${{p%/*}}\"\nrm -f -- \"$new\"\n\
-         if [ -e \"$p\" ]; then cp -pR -- \"$p\" \"$new\"; else : >\"$new\"; made=1; fi\n\
+         if [ -e \"$p\" ]; then cp -a -- \"$p\" \"$new\"; else : >\"$new\"; made=1; fi\n\
          printf '%s' {text} >\"$new\"\nsync \"$new\" 2>/dev/null || sync\nmv -f -- \"$new\" \"$p\"\n\
          sync \"${{p%/*}}\" 2>/dev/null || sync\n\
          if [ -n \"${{made:-}}\" ] && command -v restorecon >/dev/null; then restorecon \"$p\" || :; fi\n",
@@ -119,7 +119,7 @@ pub fn remember(record: &Record) -> String {
     for (number, path) in record.files.iter().enumerate() {
         let (path, after) = (quote(path), quote(&after(&record.run, number)));
         script.push_str(&format!(
-            "p=$(real {path})\nrm -f {after}\nif [ -e \"$p\" ]; then cp -pR -- \"$p\" {after}; fi\n"
+            "p=$(real {path})\nrm -f {after}\nif [ -e \"$p\" ]; then cp -a -- \"$p\" {after}; fi\n"
         ));
     }
     script
@@ -151,8 +151,7 @@ pub fn restore(record: &Record) -> String {
         script.push_str(&format!(
             "p=$(real {path})\n\
              if [ -e {kept}.absent ]; then rm -f -- \"$p\"\n\
-             elif [ -e {kept} ]; then new=$p.windlass-new; rm -f -- \"$new\"; cp -pR -- {kept} \"$new\"\n\
-             if command -v chcon >/dev/null && [ -e \"$p\" ]; then chcon --reference=\"$p\" \"$new\" 2>/dev/null || :; fi\n\
+             elif [ -e {kept} ]; then new=$p.windlass-new; rm -f -- \"$new\"; cp -a -- {kept} \"$new\"\n\
              sync \"$new\" 2>/dev/null || sync; mv -f -- \"$new\" \"$p\"; fi\n",
             path = quote(path)
         ));
