@@ -12,7 +12,7 @@
 //! - [`reach`]: the inventory's hosts as sessions, all at once.
 //! - [`facts`]: what was read from a host.
 //! - [`plan`]: which stage holds what; pure.
-//! - [`provision`]: what hosts are set up with: kernel parameters.
+//! - [`provision`]: whether hosts are the same where it matters; what is set on them.
 //! - [`deploy`]: keys, pieces, workers, the control connection, the demo.
 //! - [`bench`]: measures what runs.
 //! - [`playbook`]: files of tasks, checked and run.

@@ -14,15 +14,15 @@ use std::time::Instant;
 use futures_util::stream::{self, StreamExt};
 
 use crate::deploy::client::{ChatEvent, ChatRequest, Client, ClientError};
-use crate::deploy::rates::rates;
 use crate::deploy::remote::deployment;
 use crate::deploy::remote::service;
 use crate::deploy::remote::site::Site;
-use crate::event::{Emitter, Event, Failure, FailureKind, Level, Scope};
+use crate::deploy::speeds::Speeds;
+use crate::event::{Emitter, Event, Failure, FailureKind, Level, Scope, Stop};
 use crate::paths::Paths;
 use report::Report;
 use timing::{Measured, Timing};
-use windlass_wire::telemetry::{HeadEvent, HeadStatus};
+use windlass_wire::telemetry::HeadEvent;
 
 /// Requests for each at once, unless said otherwise.
 const EACH: u32 = 2;
@@ -66,16 +66,18 @@ impl Load {
     }
 }
 
-/// Measures the deployment of this name on these hosts, over its head's forwarded socket.
+/// Measures the deployment of this name on these hosts, over its head's forwarded socket. A wish to
+/// stop cuts off what is measured: half a measurement is none.
 ///
 /// # Errors
-/// When nothing runs there, or a request fails.
+/// When nothing runs there, a request fails, or it is stopped.
 pub async fn serve(
     sites: &[Site],
     cluster: &str,
     paths: &Paths,
     run: &str,
     load: &Load,
+    stop: &Stop,
     emitter: &Emitter,
 ) -> Result<Report, Failure> {
     let found = service::find(sites, cluster).await?.ok_or_else(|| {
@@ -132,6 +134,14 @@ pub async fn serve(
         Ok::<(), Failure>(())
     };
     tokio::select! {
+        biased;
+        () = stop.wait() => {
+            return Err(Failure::new(
+                FailureKind::Interrupted,
+                "the measurement was stopped, and its requests were ended",
+            )
+            .at("bench"));
+        }
         result = measuring => result?,
         // Rates are told for as long as something is measured.
         () = tell_rates(&way.client, emitter) => {}
@@ -191,23 +201,31 @@ async fn one(client: &Client, model: &str, load: &Load) -> Result<Timing, Client
 
 /// Passes the head's telemetry on as rates; without it, only the figures at the end are told.
 async fn tell_rates(client: &Client, emitter: &Emitter) {
-    let mut before: Option<HeadStatus> = None;
+    let mut speeds = Speeds::new(RATES_EVERY);
+    // The stream begins with requests of whoever asked before.
+    let mut is_now = false;
     match client.events().await {
         Ok(mut events) => {
             while let Some(event) = events.next().await {
-                let HeadEvent::Status(now) = event else {
-                    continue;
+                let now = match event {
+                    HeadEvent::Status(now) => now,
+                    HeadEvent::Request { .. } if !is_now => continue,
+                    HeadEvent::Request {
+                        outcome,
+                        tokens,
+                        ttft_ms,
+                        decode_ms,
+                        ..
+                    } => {
+                        speeds.request(&outcome, tokens, ttft_ms, decode_ms);
+                        continue;
+                    }
+                    HeadEvent::StageLost { .. } => continue,
                 };
-                if before
-                    .as_ref()
-                    .is_some_and(|before| now.uptime_s - before.uptime_s < RATES_EVERY)
-                {
-                    continue;
-                }
-                if let Some(rates) = before.as_ref().and_then(|before| rates(before, &now)) {
+                is_now = true;
+                if let Some(rates) = speeds.status(&now) {
                     emitter.emit(Scope::run(), Event::Telemetry(Box::new(rates)));
                 }
-                before = Some(*now);
             }
         }
         Err(error) => emitter.log(Level::Debug, format!("no rates: {error}")),

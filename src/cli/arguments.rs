@@ -101,6 +101,10 @@ pub enum Verb {
     Exec(ExecArguments),
     /// Read what is to be known of the hosts
     Facts(FactsArguments),
+    /// Say where the hosts differ though they must not, why it matters and what mends it
+    Verify(VerifyArguments),
+    /// Make the hosts the same where windlass can, and say what is left to do by hand
+    Align(AlignArguments),
     /// How much memory GPUs may use: show, set, give back
     Memory(MemoryArguments),
     /// Say which host would hold what, or by how much the model does not fit
@@ -180,6 +184,25 @@ pub struct FactsArguments {
     /// Only these hosts [default: all of the inventory]
     #[arg(value_name = "HOST")]
     pub host: Option<String>,
+}
+
+/// Arguments of `verify`.
+#[derive(Args, Clone, Debug)]
+pub struct VerifyArguments {
+    /// The host that the others are compared with [default: the head]
+    #[arg(long, value_name = "HOST")]
+    pub against: Option<String>,
+}
+
+/// Arguments of `align`.
+#[derive(Args, Clone, Debug)]
+pub struct AlignArguments {
+    /// The host that the others become like [default: the head]
+    #[arg(long, value_name = "HOST", conflicts_with = "undo")]
+    pub against: Option<String>,
+    /// Take a run of `align` back
+    #[arg(long, value_name = "RUN")]
+    pub undo: Option<String>,
 }
 
 /// Arguments of `plan`.

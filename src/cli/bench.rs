@@ -65,6 +65,7 @@ pub fn bench(common: &Common, verb: &BenchVerb) -> Exit {
                 &work.paths,
                 &work.run,
                 &load,
+                &work.stop,
                 &work.emitter,
             )
             .await

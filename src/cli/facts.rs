@@ -1,6 +1,8 @@
 //! `windlass facts`: from the hosts' facts to a table for each host, and the summary. Decides
 //! nothing about what is fit for what.
 
+mod system;
+
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
@@ -66,7 +68,8 @@ async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-async fn one(work: &Work, host: &Host, session: &Session) -> Result<Facts, Failure> {
+/// Reads a host, as a task of the run.
+pub(super) async fn one(work: &Work, host: &Host, session: &Session) -> Result<Facts, Failure> {
     let task = work
         .emitter
         .task(Scope::host(&host.name).in_task("facts"), None);
@@ -129,7 +132,7 @@ fn text(host: &str, facts: &Facts) -> String {
                 .iter()
                 .filter(|interface| interface.name != "lo" && interface.name != "lo0")
                 .filter(|interface| interface.device || !interface.addresses.is_empty())
-                .map(|interface| ("network", interface_text(interface))),
+                .map(|interface| ("network", system::interface(interface))),
         ),
     }
     rows.push(("listening", listening(facts)));
@@ -139,6 +142,7 @@ fn text(host: &str, facts: &Facts) -> String {
         "clock",
         facts.clock.skew.map_or_else(unknown, |skew| skew.text()),
     ));
+    rows.extend(system::rows(facts));
     rows.push((
         "parameters",
         facts.kernel.command_line.clone().unwrap_or_else(unknown),
@@ -268,30 +272,6 @@ fn gpu_text(gpu: &facts::Gpu) -> String {
     parts.join(", ")
 }
 
-fn interface_text(interface: &facts::Interface) -> String {
-    let mut parts = vec![interface.name.clone()];
-    parts.push(
-        match interface.up {
-            Some(true) => "up",
-            Some(false) => "down",
-            None => "state unknown",
-        }
-        .into(),
-    );
-    parts.extend(interface.speed_mbit.map(|speed| format!("{speed} Mb/s")));
-    parts.extend(interface.mtu_bytes.map(|mtu| format!("MTU {mtu}")));
-    parts.extend(
-        interface
-            .addresses
-            .iter()
-            .map(|address| match address.prefix {
-                Some(prefix) => format!("{}/{prefix}", address.ip),
-                None => address.ip.to_string(),
-            }),
-    );
-    parts.join(", ")
-}
-
 fn listening(facts: &Facts) -> String {
     let Some(listening) = &facts.listening else {
         return unknown();
@@ -371,7 +351,7 @@ mod tests {
             "  disk        538.3 GiB free of 931.5 GiB on / (xfs)\n",
             "              732.4 MiB free of 976.6 MiB on /mnt/big disk (cifs, read only)\n",
             "  GPU         AMD 1586 (amdgpu), 512.0 MiB of its own, may use 112.0 GiB of main memory\n",
-            "  network     enp191s0, up, 2500 Mb/s, MTU 1500, 192.168.1.11/24, fe80::11:22ff:fe33:4401/64\n",
+            "  network     enp191s0, Ethernet, up, 2500 Mb/s, MTU 1500, 192.168.1.11/24, fe80::11:22ff:fe33:4401/64\n",
             "  listening   22 8080 47616\n",
             "  services    systemd 258, user services run, also without a login\n",
             "  login       ai, /usr/bin/fish, sudo is there\n",

@@ -2,6 +2,7 @@
 //!
 //! Commands do nothing themselves: they call the core, which emits events, and a reader shows them.
 
+mod align;
 mod arguments;
 mod bench;
 mod demo;
@@ -20,6 +21,7 @@ mod serve;
 mod signals;
 mod surface;
 mod table;
+mod verify;
 mod work;
 
 use std::ffi::OsString;
@@ -60,6 +62,8 @@ fn command(common: &Common, verb: Option<Verb>) -> Exit {
         Some(Verb::Chat(arguments)) => serve::chat(common, &arguments),
         Some(Verb::Exec(arguments)) => serve::exec(common, &arguments),
         Some(Verb::Facts(arguments)) => facts::facts(common, &arguments),
+        Some(Verb::Align(arguments)) => align::align(common, &arguments),
+        Some(Verb::Verify(arguments)) => verify::verify(common, &arguments),
         Some(Verb::Memory(arguments)) => memory::memory(common, &arguments),
         Some(Verb::Plan(arguments)) => plan::plan(common, &arguments),
         Some(Verb::Model(arguments)) => model::model(common, &arguments.verb),

@@ -156,7 +156,8 @@ pub fn demo(common: &Common, mut run: Run, mut what: Options, model: &str) -> Ex
             };
             signals::follow(signals_in)
                 .map_err(|error| Failure::internal(format!("signals: {error}")))?;
-            let attach = Attach::to_run(bus, clients);
+            let (tell_end, ended) = tokio::sync::oneshot::channel();
+            let attach = Attach::to_demo(bus, clients, ended);
             emitter.emit(
                 Scope::run(),
                 Event::RunStarted {
@@ -176,6 +177,8 @@ pub fn demo(common: &Common, mut run: Run, mut what: Options, model: &str) -> Ex
                 if let Some(failure) = &outcome.failure {
                     tell_failure(&emitter, failure);
                 }
+                // The screens may have been left.
+                let _ = tell_end.send(outcome.failure.clone());
                 outcome
             };
             let shown = async {

@@ -11,6 +11,7 @@ pub struct Answer {
     /// All text so far.
     pub text: String,
     chunks: u64,
+    sent: Option<Instant>,
     first: Option<Instant>,
     last: Option<Instant>,
     /// Tokens of the prompt, once the head has said so.
@@ -30,6 +31,11 @@ impl Answer {
         let over = self.last?.duration_since(self.first?).as_secs_f64();
         let tokens = self.tokens();
         (tokens > 1 && over > 0.0).then(|| (tokens - 1) as f64 / over)
+    }
+
+    /// Milliseconds from the question to the first token, by its arrival here.
+    pub fn first_token_ms(&self) -> Option<f64> {
+        Some(self.first?.duration_since(self.sent?).as_secs_f64() * 1000.0)
     }
 }
 
@@ -57,6 +63,7 @@ pub async fn chat(
         );
     };
     let sent = Instant::now();
+    answer.sent = Some(sent);
     emitter.emit(
         scope.clone(),
         Event::Request {

@@ -17,9 +17,10 @@ use super::client::{ChatRequest, Client, ClientError};
 use super::local::{self, LocalWorkers, WorkerInfo};
 use super::pieces::{self, Pieces, PiecesError};
 use super::runtime::RuntimeFolder;
+use super::speeds::Speeds;
 use super::{keys, rates::rates};
 use crate::event::{
-    Command, Emitter, Event, Failure, FailureKind, Level, Scope, Status, Telemetry,
+    Command, Emitter, Event, Failure, FailureKind, Level, Quantiles, Scope, Status, Telemetry,
 };
 use crate::figures::size;
 use crate::paths::Paths;
@@ -41,6 +42,8 @@ const BATCH_ROWS: u32 = 256;
 const PROMPT_ROOM: u32 = 128;
 /// Seconds between two telemetry events.
 const TELEMETRY_EVERY: f64 = 0.5;
+/// A head that says nothing for this long computes nothing.
+const QUIET: Duration = Duration::from_millis(1_500);
 /// How long a failed answer waits for the worker that caused it, and a lost worker for the answer
 /// to fail: both are seen by connections that close, within moments.
 const AFTERMATH: Duration = Duration::from_secs(2);
@@ -278,7 +281,9 @@ async fn steps(
                 .map_or_else(|| "–".to_owned(), |speed| format!("{speed:.1}"))
         ),
     );
-    if let Some(speeds) = speeds {
+    // Where the deployment stays, rates are told for as long as it does.
+    if let Some(speeds) = speeds.filter(|_| options.stay.is_none()) {
+        let speeds = with_times(speeds, &answer);
         emitter.emit(Scope::run(), Event::Telemetry(Box::new(speeds)));
     }
     if options.stay.is_some() {
@@ -481,21 +486,28 @@ async fn follow_telemetry(client: Client, emitter: Emitter) {
     let Ok(mut events) = client.events().await else {
         return;
     };
-    let mut before: Option<HeadStatus> = None;
-    while let Some(event) = events.next().await {
-        match event {
-            HeadEvent::Status(now) => {
-                let due = match &before {
-                    Some(before) => now.uptime_s - before.uptime_s >= TELEMETRY_EVERY,
-                    None => true,
-                };
-                if !due {
-                    continue;
-                }
-                if let Some(rates) = before.as_ref().and_then(|before| rates(before, &now)) {
+    let mut speeds = Speeds::new(TELEMETRY_EVERY);
+    // That nothing is computed is told once: a journal may be kept of a long night.
+    let mut is_still = false;
+    loop {
+        let event = match timeout(QUIET, events.next()).await {
+            Ok(Some(event)) => event,
+            Ok(None) => return,
+            Err(_) => {
+                if let Some(rates) = speeds.nothing_new(QUIET.as_secs_f64())
+                    && !std::mem::replace(&mut is_still, is_nothing(&rates))
+                {
                     emitter.emit(Scope::run(), Event::Telemetry(Box::new(rates)));
                 }
-                before = Some(*now);
+                continue;
+            }
+        };
+        is_still = false;
+        match event {
+            HeadEvent::Status(now) => {
+                if let Some(rates) = speeds.status(&now) {
+                    emitter.emit(Scope::run(), Event::Telemetry(Box::new(rates)));
+                }
             }
             HeadEvent::StageLost {
                 stage,
@@ -514,8 +526,29 @@ async fn follow_telemetry(client: Client, emitter: Emitter) {
                 );
                 return;
             }
-            HeadEvent::Request { .. } => {}
+            HeadEvent::Request {
+                outcome,
+                tokens,
+                ttft_ms,
+                decode_ms,
+                ..
+            } => speeds.request(&outcome, tokens, ttft_ms, decode_ms),
         }
+    }
+}
+
+/// Whether these rates say that nothing is computed.
+fn is_nothing(rates: &Telemetry) -> bool {
+    rates.tokens_per_second == 0.0 && rates.prompt_tokens_per_second == 0.0 && rates.running == 0
+}
+
+/// Rates with the times of an answer, as those of all requests.
+fn with_times(rates: Telemetry, answer: &Answer) -> Telemetry {
+    let all = |ms: f64| Quantiles { p50: ms, p95: ms };
+    Telemetry {
+        first_token_ms: answer.first_token_ms().map(all),
+        between_tokens_ms: answer.tokens_per_second().map(|speed| all(1000.0 / speed)),
+        ..rates
     }
 }
 

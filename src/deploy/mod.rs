@@ -13,3 +13,4 @@ pub mod pieces;
 pub mod rates;
 pub mod remote;
 pub mod runtime;
+pub mod speeds;

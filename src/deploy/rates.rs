@@ -1,4 +1,5 @@
-//! Turns two readings of a deployment's counters into rates. Pure.
+//! Turns two readings of a deployment's counters into rates. Pure. What takes more than two readings,
+//! as times of requests, is added by [`super::speeds`].
 
 use windlass_wire::telemetry::HeadStatus;
 

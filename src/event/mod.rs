@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use ask::Asker;
+pub use ask::{Asker, Refusals};
 pub use bus::{Bus, Emitter, Mailbox};
 pub use exit::{Exit, Failure, FailureKind};
 pub use mask::Masks;

@@ -1,5 +1,6 @@
 //! The basic answers of macOS, into the same facts. What is not asked there stays unknown.
 
+use super::link::{self, Kind};
 use super::script::{Sections, some};
 use super::{Address, Facts, Interface};
 
@@ -45,6 +46,23 @@ pub fn fill(facts: &mut Facts, sections: &Sections<'_>) {
     facts.init.process = Some("launchd".into());
     facts.init.systemd = Some(false);
     facts.interfaces = interfaces(sections.get("ifconfig"));
+    for interface in facts.interfaces.iter_mut().flatten() {
+        let port = hardware_port(sections.get("hardware_ports"), &interface.name);
+        interface.wireless = port == Some("Wi-Fi");
+        interface.kind = match port {
+            Some("Wi-Fi") => Some(Kind::Wireless),
+            Some(port) if port.starts_with("Thunderbolt Bridge") => Some(Kind::Bridge),
+            Some(port) if port.starts_with("Thunderbolt") && !port.contains("Ethernet") => {
+                Some(Kind::Thunderbolt)
+            }
+            Some(_) => Some(Kind::Ethernet),
+            // Of a card that no port is named for, the name alone tells nothing: Wi-Fi is `en0` too.
+            None => link::by_name(&interface.name).filter(|kind| *kind != Kind::Ethernet),
+        };
+    }
+    if let Some(interfaces) = &mut facts.interfaces {
+        link::mark_repeated(interfaces);
+    }
 }
 
 /// The value of `name: value`.
@@ -107,20 +125,28 @@ fn interfaces(text: &str) -> Option<Vec<Interface>> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["ether", mac, ..] => interface.mac = Some((*mac).to_owned()),
-            ["inet", ip, "netmask", mask, ..] => {
+            ["inet", ip, "netmask", mask, ..] | ["inet", ip, "-->", _, "netmask", mask, ..] => {
                 if let Ok(ip) = ip.parse() {
                     let prefix = mask
                         .strip_prefix("0x")
                         .and_then(|digits| u32::from_str_radix(digits, 16).ok())
                         .and_then(|mask| u8::try_from(mask.leading_ones()).ok());
-                    interface.addresses.push(Address { ip, prefix });
+                    interface.addresses.push(Address {
+                        ip,
+                        prefix,
+                        dynamic: None,
+                    });
                 }
             }
             ["inet6", ip, "prefixlen", prefix, ..] => {
                 // Addresses of one link name it behind a percent sign.
                 if let Ok(ip) = ip.split('%').next().unwrap_or(ip).parse() {
                     let prefix = prefix.parse().ok();
-                    interface.addresses.push(Address { ip, prefix });
+                    interface.addresses.push(Address {
+                        ip,
+                        prefix,
+                        dynamic: None,
+                    });
                 }
             }
             ["status:", "active"] => interface.up = Some(true),
@@ -128,6 +154,12 @@ fn interfaces(text: &str) -> Option<Vec<Interface>> {
             ["media:", ..] => {
                 interface.device = true;
                 interface.speed_mbit = speed(line);
+                interface.full_duplex =
+                    match (line.contains("full-duplex"), line.contains("half-duplex")) {
+                        (true, false) => Some(true),
+                        (false, true) => Some(false),
+                        _ => None,
+                    };
             }
             _ => {}
         }
@@ -135,15 +167,33 @@ fn interfaces(text: &str) -> Option<Vec<Interface>> {
     (!found.is_empty()).then_some(found)
 }
 
+/// What macOS calls the port of an interface: a line `Hardware Port: NAME` before `Device: en0`.
+fn hardware_port<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut port = None;
+    for line in text.lines() {
+        if let Some(found) = line.strip_prefix("Hardware Port: ") {
+            port = Some(found.trim());
+        } else if line.strip_prefix("Device: ").map(str::trim) == Some(name) {
+            return port;
+        }
+    }
+    None
+}
+
 /// Megabits a second in `media: autoselect (10Gbase-T <full-duplex>)`.
 fn speed(line: &str) -> Option<u32> {
     let media = line
         .split(['(', ' '])
         .find(|word| word.to_lowercase().contains("base"))?;
-    let digits: String = media.chars().take_while(char::is_ascii_digit).collect();
-    let number: u32 = digits.parse().ok()?;
-    match media.get(digits.len()..)?.starts_with('G') {
-        true => number.checked_mul(1000),
-        false => Some(number),
-    }
+    let digits: String = media
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
+    // `2500Base-T` and `2.5Gbase-T` are both written.
+    let number: f64 = digits.parse().ok()?;
+    let mbit = match media.get(digits.len()..)?.starts_with('G') {
+        true => number * 1000.0,
+        false => number,
+    };
+    (1.0..1e9).contains(&mbit).then_some(mbit as u32)
 }

@@ -6,12 +6,27 @@
 
 section() { printf '\n%s %s\n' "$mark" "$1"; }
 
+# within SECONDS COMMAND…: a command that waits for others, for so long at most where that can be set.
+within() {
+    seconds=$1
+    shift
+    if [ -n "$limited" ]; then timeout "$seconds" "$@"; else "$@"; fi
+}
+
 # value NAME FILE: the file's first line.
 value() {
     [ -r "$2" ] || return 0
     line=
     IFS= read -r line <"$2"
     [ -z "$line" ] || printf '%s %s\n' "$1" "$line"
+}
+
+# assigned NAME FILE KEY: what the file's line KEY=… assigns.
+assigned() {
+    [ -r "$2" ] || return 0
+    while IFS='=' read -r key text; do
+        [ "$key" != "$3" ] || printf '%s %s\n' "$1" "$text"
+    done <"$2"
 }
 
 # room NAME FOLDER: the file system that the folder is on, or would be.
@@ -21,7 +36,7 @@ room() {
     at=${at:-/}
     printf 'room %s\nfolder %s\nat %s\n' "$1" "$2" "$at"
     [ ! -w "$at" ] || printf 'writable\n'
-    df -kP "$at" | sed -n 2p
+    within 5 df -kP "$at"
 }
 
 interfaces() {
@@ -34,7 +49,139 @@ interfaces() {
         value mac "$net/address"
         [ ! -e "$net/device" ] || printf 'device\n'
         [ ! -d "$net/wireless" ] || printf 'wireless\n'
+        value type "$net/type"
+        value duplex "$net/duplex"
+        value tun_flags "$net/tun_flags"
+        assigned devtype "$net/uevent" DEVTYPE
+        assigned driver "$net/device/uevent" DRIVER
+        value driver_version "$net/device/driver/module/version"
+        assigned master "$net/master/uevent" INTERFACE
     done
+}
+
+boot_firmware() {
+    if [ -d /sys/firmware/efi ]; then
+        printf 'kind uefi\n'
+        # Four bytes of attributes, then the value.
+        for state in /sys/firmware/efi/efivars/SecureBoot-*; do
+            [ ! -r "$state" ] || printf 'secure_boot %s\n' "$(od -A n -t u1 "$state")"
+        done
+    elif [ -d /sys/firmware/devicetree ]; then
+        printf 'kind device_tree\n'
+    elif [ -d /sys/firmware/acpi ] || [ -d /sys/firmware/dmi ]; then
+        printf 'kind bios\n'
+    fi
+}
+
+kernels() {
+    [ ! -d /boot ] || printf 'asked\n'
+    for modules in /lib/modules/* /run/booted-system/kernel-modules/lib/modules/*; do
+        [ -d "$modules/kernel" ] || continue
+        printf 'modules %s\n' "${modules##*/}"
+        value package "$modules/pkgbase"
+    done
+    for image in /boot/vmlinu[xz]-* /boot/Image-* /boot/kernel-* /boot/ostree/*/vmlinuz-*; do
+        [ ! -f "$image" ] || printf 'image %s\n' "${image##*/}"
+    done
+}
+
+packaging() {
+    printf 'asked\n'
+    for tool in rpm-ostree bootc transactional-update nix apt-get dnf yum pacman zypper apk brew; do
+        ! command -v "$tool" >/dev/null || printf 'tool %s\n' "$tool"
+    done
+    [ ! -e /run/ostree-booted ] || printf 'ostree\n'
+    [ ! -e /etc/NIXOS ] || printf 'nixos\n'
+}
+
+sleeping() {
+    for unit in sleep suspend hibernate hybrid-sleep suspend-then-hibernate; do
+        for folder_of in /etc /run /usr/lib /lib; do
+            file=$folder_of/systemd/system/$unit.target
+            [ -e "$file" ] || continue
+            # What is masked is a link to /dev/null, or empty.
+            if [ -s "$file" ]; then printf 'target %s\n' "$unit"; else printf 'masked %s\n' "$unit"; fi
+            break
+        done
+    done
+    for lid in /proc/acpi/button/lid/*; do
+        [ ! -d "$lid" ] || printf 'lid\n'
+    done
+    grep -E '^ *(HandleLidSwitch|HandleLidSwitchExternalPower|IdleAction|IdleActionSec|Allow[A-Za-z]*) *=' \
+        /dev/null /usr/lib/systemd/logind.conf /usr/lib/systemd/logind.conf.d/*.conf \
+        /run/systemd/logind.conf.d/*.conf /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf \
+        /usr/lib/systemd/sleep.conf /usr/lib/systemd/sleep.conf.d/*.conf \
+        /run/systemd/sleep.conf.d/*.conf /etc/systemd/sleep.conf /etc/systemd/sleep.conf.d/*.conf
+}
+
+tuning() {
+    governors=
+    for policy in /sys/devices/system/cpu/cpufreq/policy*; do
+        line=
+        [ ! -r "$policy/scaling_governor" ] || IFS= read -r line <"$policy/scaling_governor"
+        case " $governors " in *" $line "*) ;; *) governors="$governors $line" ;; esac
+    done
+    printf 'governors %s\n' "$governors"
+    value profile /sys/firmware/acpi/platform_profile
+    value transparent_hugepages /sys/kernel/mm/transparent_hugepage/enabled
+    value zswap /sys/module/zswap/parameters/enabled
+    value swappiness /proc/sys/vm/swappiness
+    value tainted /proc/sys/kernel/tainted
+    if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+        printf 'cgroup 2\n'
+    elif [ -d /sys/fs/cgroup/memory ]; then
+        printf 'cgroup 1\n'
+    fi
+    for disk in /sys/block/zram*; do
+        value zram "$disk/disksize"
+    done
+    [ ! -r /proc/swaps ] || while IFS= read -r line; do
+        printf 'swap %s\n' "$line"
+    done </proc/swaps
+    while IFS= read -r line; do
+        case $line in
+        'Max locked memory '* | 'Max open files '*) printf '%s\n' "$line" ;;
+        esac
+    done </proc/$$/limits
+}
+
+# What waits for others: services of the host, hardware. It runs beside all else. timedatectl and its
+# like are not asked: the service that answers them would be started, and leave files.
+slow() {
+    if command -v chronyc >/dev/null; then
+        section chronyc
+        within 3 chronyc -n tracking
+    fi
+    if command -v ntpq >/dev/null; then
+        section ntpq
+        within 3 ntpq -n -c rv
+    fi
+    if [ "$kernel" = Darwin ]; then
+        section pmset
+        pmset -g
+        section hardware_ports
+        networksetup -listallhardwareports
+    elif command -v ethtool >/dev/null; then
+        section ethtool
+        for net in /sys/class/net/*; do
+            [ -e "$net/device" ] || continue
+            printf 'interface %s\n' "${net##*/}"
+            [ -d "$net/wireless" ] || within 3 ethtool "${net##*/}"
+            # A card that does not answer is enough.
+            [ $? != 124 ] || break
+            within 3 ethtool -i "${net##*/}"
+        done
+    fi
+    section sudo
+    # Asked once, and never so that it waits for a person.
+    if [ "$uid" = 0 ]; then
+        printf 'root\n'
+    elif command -v sudo >/dev/null; then
+        printf 'present\n'
+        within 5 sudo -n -l 2>&1
+    else
+        printf 'missing\n'
+    fi
 }
 
 gpus() {
@@ -88,6 +235,14 @@ linux() {
     grep -E "$listening" /proc/net/tcp
     section tcp6
     grep -E "$listening" /proc/net/tcp6
+    section boot_firmware
+    boot_firmware
+    section kernels
+    kernels
+    section sleep
+    sleeping
+    section tuning
+    tuning
     section init
     value process /proc/1/comm
     [ ! -d /run/systemd/system ] || printf 'booted systemd\n'
@@ -95,7 +250,7 @@ linux() {
     [ ! -S "/run/user/$uid/systemd/private" ] || printf 'user_manager\n'
     if [ -e "/var/lib/systemd/linger/$name" ]; then
         printf 'linger\n'
-    elif [ "$uid" != 0 ] && pkcheck --action-id org.freedesktop.login1.set-self-linger --process $$ >/dev/null; then
+    elif [ "$uid" != 0 ] && within 3 pkcheck --action-id org.freedesktop.login1.set-self-linger --process $$ >/dev/null; then
         printf 'may_linger\n'
     fi
     section machine
@@ -134,10 +289,9 @@ darwin() {
 }
 
 facts() {
-    uid=$(id -u)
     name=$(id -un)
     section uname
-    uname -s
+    printf '%s\n' "$kernel"
     uname -r
     uname -m
     uname -n
@@ -160,28 +314,51 @@ facts() {
     nproc
     section user
     # As the login set it: some shells make up a SHELL where there is none.
-    shell=$(printenv SHELL || getent passwd "$uid")
+    shell=$(printenv SHELL || within 5 getent passwd "$uid")
     printf 'uid %s\nname %s\nhome %s\nshell %s\ngroups %s\n' \
         "$uid" "$name" "$HOME" "${shell##*:}" "$(id -Gn)"
     printf 'data_home %s\n' "$XDG_DATA_HOME"
     for tool in sudo doas sha256sum shasum ip systemctl systemd-run journalctl setsid; do
-        [ -z "$(command -v "$tool")" ] || printf 'tool %s\n' "$tool"
+        ! command -v "$tool" >/dev/null || printf 'tool %s\n' "$tool"
     done
+    section packaging
+    packaging
+    section identity
+    for key in /etc/ssh/ssh_host_*_key.pub; do
+        value host_key "$key"
+    done
+    section sync
+    value zone /etc/timezone
+    printf 'zone_link %s\n' "$(readlink /etc/localtime)"
+    [ ! -e /run/systemd/timesync/synchronized ] || printf 'timesyncd\n'
     section rooms
     room root /
     room tmp "${TMPDIR:-/tmp}"
     room system /var/lib/windlass
     room user "${XDG_DATA_HOME:-$HOME/.local/share}/windlass"
     [ -z "$folder" ] || room asked "$folder"
-    case $(uname -s) in
+    case $kernel in
     Linux) linux ;;
     Darwin) darwin ;;
     esac
-    section end
+}
+
+all() {
+    uid=$(id -u)
+    kernel=$(uname -s)
+    limited=
+    # Old ones take their time behind a letter, and do nothing so.
+    ! timeout 1 true || limited=yes
+    # What is slow is not waited for longer than this.
+    { slow & } | {
+        facts </dev/null
+        within 10 cat
+        section end
+    }
 }
 
 LC_ALL=C
 PATH="${PATH:-/usr/bin:/bin}:/usr/sbin:/sbin:/usr/bin:/bin"
 export LC_ALL PATH
-facts </dev/null 2>/dev/null
+all </dev/null 2>/dev/null
 :

@@ -7,26 +7,46 @@
 //! - [`script`]: the script and its sections.
 //! - [`os`], [`kernel`], [`libc`], [`cpu`], [`memory`], [`disk`], [`gpu`], [`network`], [`ports`],
 //!   [`init`], [`login`], [`machine`]: a parser each.
+//! - [`link`]: kinds of network interfaces.
+//! - [`boot_firmware`], [`kernels`], [`packaging`], [`sleep`], [`sync`], [`sudo`], [`identity`],
+//!   [`tuning`]: how the system is set up, a parser each.
+//! - [`tools`]: what tools print, on its own.
 //! - [`darwin`]: the basic answers of macOS.
+//! - [`settings`]: what is installed and set, read apart.
 //! - [`clock`]: how far a host's clock is from ours.
 
+pub mod boot_firmware;
 pub mod clock;
 pub mod cpu;
 pub mod darwin;
 pub mod disk;
 pub mod gpu;
+pub mod identity;
 pub mod init;
 pub mod kernel;
+pub mod kernels;
 pub mod libc;
+pub mod link;
 pub mod login;
 pub mod machine;
 pub mod memory;
 pub mod network;
 pub mod os;
+pub mod packaging;
 pub mod ports;
 pub mod script;
+pub mod settings;
+pub mod sleep;
+pub mod sudo;
+pub mod sync;
+#[cfg(test)]
+mod system_tests;
 #[cfg(test)]
 mod tests;
+pub mod tools;
+#[cfg(test)]
+mod tools_tests;
+pub mod tuning;
 
 use std::time::{Duration, Instant};
 
@@ -36,10 +56,12 @@ use crate::figures;
 use crate::ssh::{Caps, Session, SshError};
 use script::Sections;
 
+pub use boot_firmware::BootFirmware;
 pub use clock::{Clock, Sample, Skew, skew};
 pub use cpu::Cpu;
 pub use disk::{FileSystem, Room};
 pub use gpu::Gpu;
+pub use identity::Identity;
 pub use init::Init;
 pub use kernel::Kernel;
 pub use libc::Libc;
@@ -48,7 +70,13 @@ pub use machine::Machine;
 pub use memory::Memory;
 pub use network::{Address, Interface};
 pub use os::Os;
+pub use packaging::Packaging;
 pub use ports::Listening;
+pub use settings::Settings;
+pub use sleep::Sleep;
+pub use sudo::Sudo;
+pub use sync::Sync;
+pub use tuning::Tuning;
 
 /// What the script may take at most: 2 MiB, 64 KiB of complaints, 30 s.
 const CAPS: Caps = Caps {
@@ -92,14 +120,40 @@ pub struct Facts {
     pub login: Login,
     /// The machine itself.
     pub machine: Machine,
+    /// What starts it.
+    pub boot_firmware: BootFirmware,
+    /// Kernels that are installed; `None` when the host does not say.
+    pub kernels: Option<Vec<kernels::Installed>>,
+    /// How software gets there.
+    pub packaging: Packaging,
+    /// Whether it may go to sleep.
+    pub sleep: Sleep,
+    /// How its clock is kept.
+    pub sync: Sync,
+    /// What the login may do by sudo.
+    pub sudo: Sudo,
+    /// What no other host may share with it.
+    pub identity: Identity,
+    /// Settings that speed or memory depend on.
+    pub tuning: Tuning,
 }
 
 impl Facts {
     /// From the script's sections.
     pub fn parse(sections: &Sections<'_>) -> Self {
         let kernel = kernel::parse(sections);
+        let os = os::parse(sections);
+        let machine = machine::parse(sections.get("machine"));
         let mut facts = Self {
-            os: os::parse(sections),
+            boot_firmware: boot_firmware::parse(sections.get("boot_firmware")),
+            kernels: kernels::parse(sections.find("kernels"), kernel.release.as_deref()),
+            packaging: packaging::parse(sections.find("packaging"), &os),
+            sleep: sleep::parse(sections),
+            sync: sync::parse(sections),
+            sudo: sudo::parse(sections.get("sudo")),
+            identity: identity::parse(sections, machine.machine_id.as_deref()),
+            tuning: tuning::parse(sections),
+            os,
             system: script::some(sections.get("uname").lines().next().unwrap_or_default())
                 .map(|name| name.to_lowercase()),
             arch: kernel::architecture(sections),
@@ -113,7 +167,7 @@ impl Facts {
             clock: clock::parse(sections.get("clock")),
             init: init::parse(sections.get("init")),
             login: login::parse(sections.get("user")),
-            machine: machine::parse(sections.get("machine")),
+            machine,
             kernel,
         };
         if facts.system.as_deref() == Some("darwin") {

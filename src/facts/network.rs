@@ -1,10 +1,13 @@
-//! Network interfaces and their addresses: from sysfs and ip(8), else from /proc/net.
+//! Network interfaces and their addresses: from sysfs and ip(8), else from /proc/net; and of their
+//! cards what ethtool(8) adds.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
+use super::link::{self, Kind};
 use super::script::{Sections, number, parts, says, value};
+use super::tools::{ethtool, ip};
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +27,41 @@ pub struct Interface {
     pub device: bool,
     /// Whether it is by radio.
     pub wireless: bool,
+    /// What kind it is.
+    pub kind: Option<Kind>,
+    /// The highest speed that its card can do, megabits a second.
+    pub max_mbit: Option<u32>,
+    /// The highest that the other end offers.
+    pub partner_mbit: Option<u32>,
+    /// Whether the link goes both ways at once.
+    pub full_duplex: Option<bool>,
+    /// Whether the two ends agree on their speed by themselves.
+    pub autonegotiation: Option<bool>,
+    /// What the cable plugs into, e.g. `Twisted Pair`.
+    pub port: Option<String>,
+    /// The driver.
+    pub driver: Option<String>,
+    /// The driver's version; one that comes with the kernel has the kernel's.
+    pub driver_version: Option<String>,
+    /// The version of the card's firmware.
+    pub firmware_version: Option<String>,
+    /// What it is a part of: a bridge, a bond.
+    pub master: Option<String>,
     /// Its addresses.
     pub addresses: Vec<Address>,
+    /// Those of them that another interface of this host has too: where an answer goes is then
+    /// chance.
+    pub repeated: Vec<IpAddr>,
+}
+
+impl Interface {
+    /// Whether data between stages may go by this address. Addresses of one link (169.254.0.0/16,
+    /// fe80::/10) are good ones: a cable between two machines often has no others.
+    pub fn may_carry(&self, address: &Address) -> bool {
+        !matches!(self.kind, Some(Kind::Loopback | Kind::Overlay))
+            && !address.ip.is_loopback()
+            && !address.ip.is_unspecified()
+    }
 }
 
 /// An address of an interface.
@@ -35,9 +71,13 @@ pub struct Address {
     pub ip: IpAddr,
     /// Bits of it that name the network; `None` where the host does not say.
     pub prefix: Option<u8>,
+    /// Whether it was given for a time (by DHCP or a router) and may change; `None` where the host
+    /// does not say.
+    #[serde(default)]
+    pub dynamic: Option<bool>,
 }
 
-/// Reads the sections `interfaces` and `ip`, or `if_inet6`, `fib_trie` and `route`.
+/// Reads the sections `ethtool`, `interfaces` and `ip`, or `if_inet6`, `fib_trie` and `route`.
 pub fn parse(sections: &Sections<'_>) -> Option<Vec<Interface>> {
     let text = sections.find("interfaces")?;
     let mut interfaces: Vec<Interface> = parts(text, "interface")
@@ -57,11 +97,25 @@ pub fn parse(sections: &Sections<'_>) -> Option<Vec<Interface>> {
                 .map(str::to_owned),
             device: says(text, "device"),
             wireless: says(text, "wireless"),
-            addresses: Vec::new(),
+            kind: link::kind(name, text),
+            full_duplex: match value(text, "duplex") {
+                Some("full") => Some(true),
+                Some("half") => Some(false),
+                _ => None,
+            },
+            driver: value(text, "driver").map(str::to_owned),
+            driver_version: value(text, "driver_version").map(str::to_owned),
+            master: value(text, "master").map(str::to_owned),
+            ..Interface::default()
         })
         .collect();
+    for (name, text) in parts(sections.get("ethtool"), "interface") {
+        if let Some(interface) = interfaces.iter_mut().find(|own| own.name == name) {
+            add(interface, ethtool::parse(text));
+        }
+    }
     let found = match sections.find("ip") {
-        Some(text) => text.lines().filter_map(ip_line).collect(),
+        Some(text) => of_ip(text),
         None => proc_net(sections),
     };
     for (name, address) in found {
@@ -71,33 +125,46 @@ pub fn parse(sections: &Sections<'_>) -> Option<Vec<Interface>> {
         {
             Some(interface) => interface.addresses.push(address),
             None => interfaces.push(Interface {
+                kind: link::by_name(&name),
                 name,
                 addresses: vec![address],
                 ..Interface::default()
             }),
         }
     }
+    link::mark_repeated(&mut interfaces);
     Some(interfaces)
 }
 
-/// A line of `ip -o addr show`: `2: eth0    inet 10.0.0.4/24 …`. With a peer, the own address comes
-/// without a prefix.
-fn ip_line(line: &str) -> Option<(String, Address)> {
-    let mut words = line.split_whitespace().skip(1);
-    let name = words.next()?;
-    let family = words.next()?;
-    if family != "inet" && family != "inet6" {
-        return None;
-    }
-    let word = words.next()?;
-    let (ip, prefix) = match word.split_once('/') {
-        Some((ip, prefix)) => (ip, prefix.parse().ok()),
-        None => (word, None),
+/// What ethtool says stands before what sysfs says: it has the card's own words.
+fn add(interface: &mut Interface, card: ethtool::Card) {
+    let fastest = |modes: &[ethtool::Mode]| ethtool::fastest(modes).map(|mode| mode.mbit);
+    interface.max_mbit = fastest(&card.supported);
+    interface.partner_mbit = fastest(&card.partner);
+    interface.speed_mbit = card.speed_mbit.or(interface.speed_mbit);
+    interface.full_duplex = card.full_duplex.or(interface.full_duplex);
+    interface.autonegotiation = card.autonegotiation;
+    interface.port = card.port;
+    interface.driver = card.driver.or(interface.driver.take());
+    interface.driver_version = card.driver_version.or(interface.driver_version.take());
+    interface.firmware_version = card.firmware;
+}
+
+/// Addresses with the interface of each.
+fn of_ip(text: &str) -> Vec<(String, Address)> {
+    let address = |found: ip::LinkAddress| Address {
+        ip: found.ip,
+        prefix: found.prefix,
+        dynamic: found.dynamic,
     };
-    // Stacked interfaces are named with what is below: `eth0.5@eth0`.
-    let name = name.split('@').next().unwrap_or(name).trim_end_matches(':');
-    let ip = ip.parse().ok()?;
-    Some((name.to_owned(), Address { ip, prefix }))
+    ip::parse(text)
+        .into_iter()
+        .flat_map(|link| {
+            let name = link.name;
+            let addresses = link.addresses.into_iter();
+            addresses.map(move |found| (name.clone(), address(found)))
+        })
+        .collect()
 }
 
 /// Addresses without ip(8): those of IPv6 are listed with their interface; those of IPv4 are the
@@ -122,7 +189,12 @@ fn proc_net(sections: &Sections<'_>) -> Vec<(String, Address)> {
             None => continue,
         };
         let ip = IpAddr::V4(ip);
-        found.push((name, Address { ip, prefix }));
+        let address = Address {
+            ip,
+            prefix,
+            dynamic: None,
+        };
+        found.push((name, address));
     }
     for line in sections.get("if_inet6").lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -133,6 +205,7 @@ fn proc_net(sections: &Sections<'_>) -> Vec<(String, Address)> {
             let address = Address {
                 ip: IpAddr::V6(Ipv6Addr::from(number)),
                 prefix: u8::from_str_radix(prefix, 16).ok(),
+                dynamic: None,
             };
             found.push(((*name).to_owned(), address));
         }

@@ -22,6 +22,14 @@ pub struct Os {
     pub variant: Option<String>,
     /// Which build, e.g. `rolling`; of an NVIDIA system its own version.
     pub build: Option<String>,
+    /// The version to the last point, where the distribution keeps one beside `version`.
+    pub full_version: Option<String>,
+    /// Version of the image it was installed from; not what it is now.
+    pub image_version: Option<String>,
+    /// Version of the image it runs, of systems that are images (ostree).
+    pub ostree: Option<String>,
+    /// The machine that the system was made for, e.g. `DGX Spark`.
+    pub made_for: Option<String>,
 }
 
 /// Reads the sections `os` and `dgx`.
@@ -43,6 +51,10 @@ pub fn parse(sections: &Sections<'_>) -> Os {
         build: last(dgx, "DGX_OTA_VERSION")
             .or_else(|| last(dgx, "DGX_SWBUILD_VERSION"))
             .or_else(|| last(os, "BUILD_ID")),
+        full_version: last(os, "DEBIAN_VERSION_FULL"),
+        image_version: last(os, "IMAGE_VERSION"),
+        ostree: last(os, "OSTREE_VERSION"),
+        made_for: last(dgx, "DGX_NAME"),
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-const SHIPPED: [Shipped; 3] = [
+const SHIPPED: [Shipped; 4] = [
     Shipped {
         name: "candle-pipeline",
         text: include_str!("../../playbooks/candle-pipeline.toml"),
@@ -42,6 +42,10 @@ const SHIPPED: [Shipped; 3] = [
     Shipped {
         name: "benchmark",
         text: include_str!("../../playbooks/benchmark.toml"),
+    },
+    Shipped {
+        name: "verify",
+        text: include_str!("../../playbooks/verify.toml"),
     },
     Shipped {
         name: "teardown",

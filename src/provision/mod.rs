@@ -1,8 +1,12 @@
-//! What hosts are set up with: how it is read, changed, and given back. Must not know playbooks,
-//! deployments, nor how anything is shown.
+//! What hosts are set up with: what differs and what mends it, what is set and given back. Must not know
+//! playbooks, deployments, nor how anything is shown.
 //!
+//! - [`align`]: what is done about a difference, and taking it back.
 //! - [`boot`]: kernel parameters, by every mechanism that hosts have for them; pure.
+//! - [`drift`]: what differs between hosts that must be identical.
 //! - [`memory`]: how much memory a host's GPU may use.
 
+pub mod align;
 pub mod boot;
+pub mod drift;
 pub mod memory;

@@ -71,7 +71,7 @@ fn quoted(script: &str) -> String {
 
 /// Reads one stream and keeps what is between the markers.
 #[derive(Debug)]
-pub(super) struct Fence {
+pub struct Fence {
     begin: Vec<u8>,
     end: Option<Vec<u8>>,
     place: Place,

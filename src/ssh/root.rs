@@ -6,6 +6,7 @@ use tokio::io::AsyncWriteExt;
 use super::error::SshError;
 use super::fence::{Fence, find};
 use super::process::{Process, Said};
+use super::refusal::{self, Refusal};
 use super::session::Ending;
 use super::shell::What;
 
@@ -90,7 +91,7 @@ pub(super) async fn become_root(
                     &how,
                 )));
             }
-            return Err(refusal(what.host, &words(), &ending));
+            return Err(no_root(what.host, &words(), &ending));
         }
         if count(&said, prompt.as_bytes()) > prompts {
             prompts += 1;
@@ -123,44 +124,30 @@ fn count(text: &[u8], what: &[u8]) -> usize {
 }
 
 /// What sudo's last words mean.
-fn refusal(host: &str, words: &str, ending: &Ending) -> NoRoot {
-    let says = |part: &str| words.contains(part);
+fn no_root(host: &str, words: &str, ending: &Ending) -> NoRoot {
     let other = |message: String| NoRoot::Other(SshError::Sudo { message });
-    if says("must have a tty") || says("sorry, you must have a tty") {
-        return other(format!(
-            "sudo on {host} works only at a terminal (requiretty): put `Defaults:USER !requiretty` \
-             for this user into a file in /etc/sudoers.d there"
-        ));
-    }
-    if says("incorrect password") || says("Sorry, try again") || says("no password was provided") {
-        return NoRoot::Wrong;
-    }
-    if says("a password is required")
-        || says("a terminal is required")
-        || says("interactive authentication is required")
-        || says("no tty present")
-    {
-        return NoRoot::Password;
-    }
-    if says("not in the sudoers file")
-        || says("is not allowed to")
-        || says("may not run sudo")
-        || says("not allowed to execute")
-    {
-        return other(format!(
-            "the user on {host} may not become root by sudo: let it run `sh` as root in a file in \
-             /etc/sudoers.d there, or log in as root (`user = \"root\"`)"
-        ));
-    }
-    let missing = says("sudo: not found")
-        || says("sudo: command not found")
-        || says("sudo: No such file")
-        || says("sudo: inaccessible or not found");
-    if missing {
-        return other(format!(
-            "{host} has no sudo and the login user is not root: install sudo there, or log in as \
-             root (`user = \"root\"`)"
-        ));
+    match refusal::refusal(words) {
+        Some(Refusal::Terminal) => {
+            return other(format!(
+                "sudo on {host} works only at a terminal (requiretty): put `Defaults:USER \
+                 !requiretty` for this user into a file in /etc/sudoers.d there"
+            ));
+        }
+        Some(Refusal::Wrong) => return NoRoot::Wrong,
+        Some(Refusal::Password) => return NoRoot::Password,
+        Some(Refusal::Forbidden) => {
+            return other(format!(
+                "the user on {host} may not become root by sudo: let it run `sh` as root in a file \
+                 in /etc/sudoers.d there, or log in as root (`user = \"root\"`)"
+            ));
+        }
+        Some(Refusal::Missing) => {
+            return other(format!(
+                "{host} has no sudo and the login user is not root: install sudo there, or log in \
+                 as root (`user = \"root\"`)"
+            ));
+        }
+        None => {}
     }
     let last = words
         .lines()
@@ -211,7 +198,7 @@ mod tests {
                 "unable to open audit system",
             ),
         ] {
-            match refusal("halo1", words, &status) {
+            match no_root("halo1", words, &status) {
                 NoRoot::Other(error) => {
                     let error = error.to_string();
                     assert!(error.contains(wanted), "{error}");
@@ -227,7 +214,7 @@ mod tests {
             "sudo: interactive authentication is required\n",
         ] {
             assert!(
-                matches!(refusal("h", words, &status), NoRoot::Password),
+                matches!(no_root("h", words, &status), NoRoot::Password),
                 "{words}"
             );
         }
@@ -236,7 +223,7 @@ mod tests {
             "sudo: 1 incorrect password attempt\n",
         ] {
             assert!(
-                matches!(refusal("h", words, &status), NoRoot::Wrong),
+                matches!(no_root("h", words, &status), NoRoot::Wrong),
                 "{words}"
             );
         }

@@ -4,17 +4,19 @@
 use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver};
-use tokio::time::Instant;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::attach::Attach;
 use super::draw;
-use super::model::{Effect, Leave, Message, Model};
+use super::model::{Effect, Leave, Message, Model, Source};
 use super::term::{self, Term};
 use super::theme::Theme;
 use crate::event::{Command, Envelope, Failure, FailureKind};
 
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(33);
+/// How often it is looked at the clock: what counts on is shown in seconds.
+const TICK: Duration = Duration::from_millis(500);
 /// Most messages taken before a frame.
 const DRAIN: usize = 4_096;
 
@@ -67,8 +69,7 @@ pub async fn replay(
     for envelope in events {
         model.take(Message::Event(std::sync::Arc::new(envelope)));
     }
-    // Nobody can answer any more.
-    model.data.questions.clear();
+    model.data.close_journal();
     shown(options, model, &mut Attach::none(), signals).await
 }
 
@@ -114,6 +115,9 @@ async fn shown(
     let mut due = Instant::now();
     let mut changed = true;
     let mut leaving: Option<Leave> = None;
+    let begun = Instant::now();
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         if let Some(how) = leaving
             && !attach.is_working()
@@ -163,6 +167,9 @@ async fn shown(
                         model.take(message);
                     }
                 }
+            }
+            _ = ticks.tick(), if model.data.source != Source::Journal => {
+                changed |= model.tick(begun.elapsed().as_secs_f64());
             }
             () = attach.worked(), if leaving.is_some() => {}
             () = tokio::time::sleep_until(due), if changed => {}

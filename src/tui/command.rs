@@ -2,6 +2,7 @@
 //! it; nothing else binds a key.
 
 use super::input::Key;
+use super::model::Source;
 
 /// A screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,6 +145,23 @@ pub enum Action {
     PreviousField,
 }
 
+impl Action {
+    /// Whether it is done with an inventory and its hosts.
+    pub fn needs_hosts(self) -> bool {
+        matches!(
+            self,
+            Self::BringUp
+                | Self::TakeDown
+                | Self::AddHost
+                | Self::ChangeHost
+                | Self::RemoveHost
+                | Self::Refresh
+                | Self::Check
+                | Self::StopRun
+        )
+    }
+}
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
@@ -225,16 +243,16 @@ pub const TABLE: &[Entry] = &[
     row(A::Interrupt, "interrupt", &["ctrl-c"], Everywhere, "leave at once, with exit status 130", ""),
     row(A::Accept, "send", &["enter"], Typing, "take what was typed", "ok"),
     row(A::Back, "leave the line", &["esc"], Typing, "back to the keys", "back"),
-    row(A::Interrupt, "interrupt", &["ctrl-c"], Typing, "leave at once", ""),
+    row(A::Interrupt, "interrupt", &["ctrl-c"], Typing, "back to the keys; once more leaves", ""),
     row(A::Up, "up a row", &["up"], Typing, "one row up", ""),
     row(A::Down, "down a row", &["down"], Typing, "one row down", ""),
     row(A::PageUp, "page up", &["pgup"], Typing, "a page up", ""),
     row(A::PageDown, "page down", &["pgdn"], Typing, "a page down", ""),
-    row(A::Accept, "review", &["enter"], Form, "show the difference, then write it", "show the difference"),
+    row(A::Accept, "review", &["enter"], Form, "show the difference, then write it; of a playbook, run it", "show the difference"),
     row(A::NextField, "next field", &["tab", "down"], Form, "the next field", "next field"),
     row(A::PreviousField, "previous field", &["shift-tab", "up"], Form, "the field before", ""),
     row(A::Back, "leave the form", &["esc"], Form, "leave the form, write nothing", "cancel"),
-    row(A::Interrupt, "interrupt", &["ctrl-c"], Form, "leave at once", ""),
+    row(A::Interrupt, "interrupt", &["ctrl-c"], Form, "leave the form; once more leaves windlass", ""),
     row(A::Back, "no", &["esc"], Choice, "answer no", "no"),
     row(A::Up, "up a row", &["up"], Choice, "one row up", ""),
     row(A::Down, "down a row", &["down"], Choice, "one row down", ""),
@@ -257,17 +275,29 @@ pub fn find(key: Key, place: Place, screen: Screen) -> Option<Action> {
     entry.map(|entry| entry.action)
 }
 
-/// What is to be had on a screen when nothing is typed: its own commands first.
-pub fn on(screen: Screen) -> impl Iterator<Item = &'static Entry> {
+/// What is to be had on a screen when nothing is typed: its own commands first. What needs hosts is
+/// left out where there are none to work with.
+pub fn on(screen: Screen, source: Source) -> impl Iterator<Item = &'static Entry> {
     let own = TABLE.iter().filter(move |entry| entry.place == On(screen));
-    own.chain(TABLE.iter().filter(|entry| entry.place == Everywhere))
+    own.chain(everywhere())
+        .filter(move |entry| is_to_be_had(entry, source))
+}
+
+/// What is to be had on every screen.
+pub fn everywhere() -> impl Iterator<Item = &'static Entry> {
+    TABLE.iter().filter(|entry| entry.place == Everywhere)
+}
+
+fn is_to_be_had(entry: &Entry, source: Source) -> bool {
+    source == Source::Hosts || !entry.action.needs_hosts()
 }
 
 /// Commands whose name or help has these letters in this order, the closest first.
-pub fn search(letters: &str) -> Vec<&'static Entry> {
+pub fn search(letters: &str, source: Source) -> Vec<&'static Entry> {
     let mut found: Vec<(usize, &Entry)> = TABLE
         .iter()
         .filter(|entry| matches!(entry.place, Everywhere | On(_)))
+        .filter(|entry| is_to_be_had(entry, source))
         .filter_map(|entry| Some((distance(letters, entry)?, entry)))
         .collect();
     found.sort_by_key(|(distance, _)| *distance);
@@ -319,10 +349,27 @@ mod tests {
 
     #[test]
     fn commands_are_found_by_parts_of_their_names() {
-        let first = |letters: &str| search(letters).first().map(|entry| entry.name);
+        let first = |letters: &str| {
+            let found = search(letters, Source::Hosts);
+            found.first().map(|entry| entry.name)
+        };
         assert_eq!(first("add"), Some("add host"));
         assert_eq!(first("chat"), Some("chat"));
         assert_eq!(first("rnplbk"), Some("run playbook"));
         assert_eq!(first("zzzz"), None);
+    }
+
+    #[test]
+    fn what_needs_hosts_is_not_offered_where_there_are_none() {
+        for source in [Source::Demo, Source::Journal] {
+            let names: Vec<&str> = search("", source).iter().map(|entry| entry.name).collect();
+            assert!(
+                !names.contains(&"up") && !names.contains(&"add host"),
+                "{names:?}"
+            );
+            assert!(names.contains(&"chat"), "{names:?}");
+            let on = on(Screen::Overview, source);
+            assert!(!on.map(|entry| entry.name).any(|name| name == "down"));
+        }
     }
 }

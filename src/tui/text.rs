@@ -9,6 +9,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub const LONGEST: usize = 4_000;
 /// What stands where a text was cut.
 pub const CUT: char = '…';
+/// What stands where a line ends within a text that is shown in one.
+const BREAK: &str = "↵";
 
 /// Whether a character is written out: those that a terminal obeys, those that turn the direction
 /// of what follows, and those that cannot be seen and hide things.
@@ -44,6 +46,12 @@ pub fn shown(text: &str) -> String {
         }
     }
     line
+}
+
+/// A text of several lines in one, with a mark where each ends.
+pub fn in_one_line(text: &str) -> String {
+    let parts: Vec<String> = text.split('\n').map(shown).collect();
+    parts.join(BREAK)
 }
 
 /// A text as lines that may be shown.
@@ -144,6 +152,7 @@ mod tests {
         assert_eq!(shown("\u{9b}31m\u{7f}"), "\\x9b31m^?");
         assert_eq!(shown("abc\u{202e}txt"), "abc<U+202E>txt");
         assert_eq!(shown("a\tb\n"), "a b");
+        assert_eq!(in_one_line("a\tb\n\u{1b}c\n"), "a b↵^[c↵");
         assert_eq!(shown("e\u{301} 漢字 🙂"), "e\u{301} 漢字 🙂");
     }
 

@@ -103,6 +103,7 @@ fn ascii(symbol: &str) -> Option<&'static str> {
         "↑" => "^",
         "↓" => "v",
         "•" => "*",
+        "↵" => "/",
         _ => return None,
     })
 }

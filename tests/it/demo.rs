@@ -144,6 +144,11 @@ fn the_summary_has_the_answer_and_its_speed_for_any_number_of_workers() {
             .map(|l| l["text"].as_str().unwrap())
             .collect();
         assert_eq!(streamed, text);
+        let rates = lines.iter().rfind(|l| l["event"] == "telemetry").unwrap();
+        for name in ["first_token_ms", "between_tokens_ms"] {
+            let of = |quantile: &str| rates[name][quantile].as_f64().unwrap();
+            assert!(0.0 < of("p50") && of("p50") <= of("p95"), "{rates}");
+        }
         assert!(last["error"].is_null());
         assert_eq!(
             last["stages"].as_array().unwrap().len().to_string(),

@@ -23,8 +23,7 @@ mod pieces;
 mod playbook;
 #[cfg(target_os = "linux")]
 mod readers;
-#[path = "recorded/boot.rs"]
-mod recorded_boot;
+mod recorded;
 mod schema;
 mod ssh;
 mod support;

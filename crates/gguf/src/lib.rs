@@ -30,7 +30,7 @@ pub use piece::{
     verify_piece,
 };
 pub use slice::{Home, ModelSize, Slice, SliceSize, model_size, slice_of};
-pub use stream::{piece_len, write_piece};
+pub use stream::{piece_len, write_known_piece, write_piece};
 pub use support::why_unsupported;
 pub use tiny::{TinySpec, TinyTokenizer, tiny_llama};
 pub use types::TensorType;

@@ -25,6 +25,40 @@ pub fn write_piece(
     offset: u64,
     out: &mut dyn Write,
 ) -> Result<PieceEntry> {
+    write(source, source_sha256, slice, offset, None, out)
+}
+
+/// The same for a piece whose digest is known from an earlier time, which is then not computed again:
+/// hashing is the larger part of what making a piece costs. Whoever receives the piece must check it.
+///
+/// # Errors
+/// As [`write_piece`].
+pub fn write_known_piece(
+    source: &OpenGguf,
+    source_sha256: &str,
+    slice: Slice,
+    offset: u64,
+    piece_sha256: &str,
+    out: &mut dyn Write,
+) -> Result<PieceEntry> {
+    write(
+        source,
+        source_sha256,
+        slice,
+        offset,
+        Some(piece_sha256),
+        out,
+    )
+}
+
+fn write(
+    source: &OpenGguf,
+    source_sha256: &str,
+    slice: Slice,
+    offset: u64,
+    known: Option<&str>,
+    out: &mut dyn Write,
+) -> Result<PieceEntry> {
     let (metadata, tensors) = describe(source.header(), source_sha256, slice)
         .map_err(|error| error.in_file(source.path()))?;
     let specs = specs(&tensors);
@@ -32,7 +66,7 @@ pub fn write_piece(
     let path = Path::new(&file);
     let sink = Sink {
         out,
-        hasher: Sha256::new(),
+        hasher: known.is_none().then(Sha256::new),
         bytes: 0,
         offset,
     };
@@ -48,7 +82,10 @@ pub fn write_piece(
     Ok(PieceEntry {
         slice,
         bytes: sink.bytes,
-        sha256: hex(&sink.hasher.finalize()),
+        sha256: match (sink.hasher, known) {
+            (Some(hasher), _) => hex(&hasher.finalize()),
+            (None, known) => known.unwrap_or_default().to_owned(),
+        },
         file,
     })
 }
@@ -94,7 +131,8 @@ impl Write for Count {
 /// Hashes everything, passes on what lies behind the offset.
 struct Sink<'a> {
     out: &'a mut dyn Write,
-    hasher: Sha256,
+    /// `None` where the digest is known.
+    hasher: Option<Sha256>,
     bytes: u64,
     offset: u64,
 }
@@ -107,7 +145,9 @@ impl Write for Sink<'_> {
         {
             self.out.write_all(rest)?;
         }
-        self.hasher.update(bytes);
+        if let Some(hasher) = &mut self.hasher {
+            hasher.update(bytes);
+        }
         self.bytes += bytes.len() as u64;
         Ok(bytes.len())
     }

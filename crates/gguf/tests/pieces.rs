@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use windlass_gguf::{
     GgufError, Manifest, MappedGguf, OpenGguf, Slice, TensorType, TinySpec, TinyTokenizer, Value,
     cut, cut_stream, load_manifest, manifest_file_name, model_size, piece_len, tiny_llama,
-    verify_piece, write_f32, write_piece,
+    verify_piece, write_f32, write_known_piece, write_piece,
 };
 
 fn hex(bytes: &[u8]) -> String {
@@ -527,6 +527,13 @@ fn a_streamed_piece_is_the_cut_one_from_any_offset_and_its_size_is_known_before(
             let entry = write_piece(&source, &m.sha, piece.slice, offset as u64, &mut out).unwrap();
             assert_eq!(&entry, piece);
             assert!(out == whole[offset..], "{} from {offset}", piece.file);
+
+            let (mut out, known) = (Vec::new(), &piece.sha256);
+            let entry =
+                write_known_piece(&source, &m.sha, piece.slice, offset as u64, known, &mut out)
+                    .unwrap();
+            assert_eq!(&entry, piece);
+            assert!(out == whole[offset..], "{} from {offset}", piece.file);
         }
     }
     let no_such = write_piece(&source, &m.sha, Slice::Layer(99), 0, &mut Vec::new());
@@ -551,5 +558,10 @@ fn a_source_that_is_cut_short_or_written_over_meanwhile_gives_no_digest() {
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(5);
     file.set_modified(later).unwrap();
     let error = write_piece(&source, &m.sha, Slice::Layer(0), 0, &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("changed while"), "{error}");
+    // Also where the digest is known already.
+    let (known, mut out) = ("00", Vec::new());
+    let error =
+        write_known_piece(&source, &m.sha, Slice::Layer(0), 0, known, &mut out).unwrap_err();
     assert!(error.to_string().contains("changed while"), "{error}");
 }

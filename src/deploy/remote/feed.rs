@@ -10,7 +10,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use windlass_gguf::{GgufError, OpenGguf, PieceEntry, PieceName, Slice, write_piece};
+use windlass_gguf::{
+    GgufError, OpenGguf, PieceEntry, PieceName, Slice, write_known_piece, write_piece,
+};
 use windlass_wire::host::{WantedFile, is_digest, line};
 use windlass_wire::source::{CREDIT, FromSource, SourceFile, ToSource};
 
@@ -76,12 +78,18 @@ impl Tap {
             Self::Here(source, sha256) => {
                 let (sender, chunks) = mpsc::channel(WAITING);
                 let (source, sha256) = (Arc::clone(source), sha256.clone());
+                let known = file.sha256.clone();
                 let reading = tokio::task::spawn_blocking(move || {
                     let mut out = Chunks {
                         sender,
                         buffer: Vec::with_capacity(CHUNK),
                     };
-                    write_piece(&source, &sha256, slice, offset, &mut out)
+                    match known {
+                        Some(known) => {
+                            write_known_piece(&source, &sha256, slice, offset, &known, &mut out)
+                        }
+                        None => write_piece(&source, &sha256, slice, offset, &mut out),
+                    }
                 });
                 Ok(Flow::Here(chunks, reading))
             }

@@ -5,7 +5,8 @@
 //! - [`install`], [`locks`], [`probe`], [`push`], [`deployment`], [`forward`]: what is done there.
 //! - [`source`]: what is known of a model's pieces; [`feed`]: where their bytes come from;
 //!   [`elsewhere`]: a model file on a host; [`held`]: what a host holds of them, by `sh` alone.
-//! - [`watch`]: a running deployment as events, for those who only look.
+//! - [`watch`]: a running deployment as events, for those who only look; `losses`: which of the losses
+//!   that a head tells are news.
 
 pub mod base;
 pub mod conditions;
@@ -22,6 +23,7 @@ pub mod hosts;
 pub mod install;
 pub mod locks;
 pub mod logs;
+mod losses;
 pub mod order;
 pub mod prepare;
 pub mod probe;
@@ -31,7 +33,6 @@ pub mod record;
 pub mod service;
 pub mod site;
 pub mod source;
-mod speeds;
 mod start;
 pub mod talk;
 pub mod unit;

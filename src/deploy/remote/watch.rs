@@ -15,10 +15,11 @@ use windlass_wire::telemetry::{HeadEvent, HeadStatus};
 use super::context::Context;
 use super::deployment::{self, Head};
 use super::hosts;
+use super::losses::Losses;
 use super::record::Record;
 use super::service;
 use super::site::Site;
-use super::speeds::Speeds;
+use crate::deploy::speeds::Speeds;
 use crate::event::{Emitter, Event, Failure, FailureKind, Level, Scope, WorkerEvent, WorkerState};
 use crate::facts::Facts;
 
@@ -171,12 +172,13 @@ async fn follow(
             record.head()
         ))
     };
-    let first = match head.client.status().await {
-        Ok(status) => status,
-        Err(error) => return gone(error.to_string()),
-    };
+    // The stream begins with what happened before: what is true now is asked after it was opened.
     let mut events = match head.client.events().await {
         Ok(events) => events,
+        Err(error) => return gone(error.to_string()),
+    };
+    let first = match head.client.status().await {
+        Ok(status) => status,
         Err(error) => return gone(error.to_string()),
     };
     if told.send(Told::Way(Arc::clone(head))).is_err() {
@@ -184,23 +186,40 @@ async fn follow(
     }
     let mut speeds = Speeds::new(RATES_EVERY);
     let mut stages: BTreeMap<u32, bool> = BTreeMap::new();
+    let mut losses = Losses::default();
+    let mut known = first.stages.clone();
     let mut state = None;
     let mut waiting = Some(Box::new(first));
     loop {
         let status = match waiting.take() {
             Some(status) => status,
             None => match timeout(QUIET, events.next()).await {
-                Ok(Some(HeadEvent::Status(status))) => status,
-                Ok(Some(event)) => {
-                    if let HeadEvent::StageLost { stage, .. } = &event {
-                        stages.insert(*stage, false);
+                Ok(Some(HeadEvent::Status(status))) => {
+                    for event in losses.settle(&status.stages) {
+                        if let HeadEvent::StageLost { stage, .. } = &event {
+                            stages.insert(*stage, false);
+                        }
+                        other(event, &mut speeds, sites, record, emitter).await;
                     }
+                    status
+                }
+                Ok(Some(event @ HeadEvent::StageLost { stage, .. })) => {
+                    if let Some(event) = losses.lost(stage, event) {
+                        stages.insert(stage, false);
+                        other(event, &mut speeds, sites, record, emitter).await;
+                    }
+                    continue;
+                }
+                Ok(Some(event)) => {
                     other(event, &mut speeds, sites, record, emitter).await;
                     continue;
                 }
                 Ok(None) => return gone("its stream of events ended".to_owned()),
                 Err(_) => {
-                    if let Some(rates) = speeds.nothing_new() {
+                    for event in losses.settle(&known) {
+                        other(event, &mut speeds, sites, record, emitter).await;
+                    }
+                    if let Some(rates) = speeds.nothing_new(QUIET.as_secs_f64()) {
                         emitter.emit(Scope::run(), Event::Telemetry(Box::new(rates)));
                     }
                     if told.is_closed() {
@@ -225,6 +244,7 @@ async fn follow(
                 emitter.emit(scope, Event::Worker(Box::new(worker)));
             }
         }
+        known.clone_from(&status.stages);
         if told_state(&mut state, &status, told).is_err() {
             return End::Deaf;
         }

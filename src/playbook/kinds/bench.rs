@@ -61,6 +61,7 @@ impl Kind for Bench {
                 &work.context.paths,
                 &work.context.run,
                 &load,
+                &work.context.stop,
                 &emitter,
             )
             .await?;

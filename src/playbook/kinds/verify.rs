@@ -1,6 +1,5 @@
-//! `verify`: facts that must be the same on all hosts, compared with a reference.
-
-use std::collections::BTreeMap;
+//! `verify`: what must be the same on all hosts, compared with a reference: named fields, or all that
+//! the rules of `verify` ask.
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -9,61 +8,29 @@ use super::Kind;
 use super::argument::{Argument, Form};
 use super::work::{Acted, Done, Reached, Work};
 use crate::event::{Failure, FailureKind, Status};
-use crate::facts::{self, Facts};
-use crate::figures::memory;
-
-/// What can be compared: its name in a playbook, and its value on a host.
-type Field = (&'static str, fn(&Facts) -> Option<String>);
-
-/// All that can be compared.
-const FIELDS: [Field; 12] = [
-    ("system", |facts| facts.system.clone()),
-    ("os", |facts| {
-        let os = &facts.os;
-        os.name
-            .clone()
-            .or_else(|| os.id.clone())
-            .or_else(|| facts.system.clone())
-    }),
-    ("os_version", |facts| facts.os.version.clone()),
-    ("kernel", |facts| facts.kernel.release.clone()),
-    ("command_line", |facts| facts.kernel.command_line.clone()),
-    ("arch", |facts| facts.arch.clone()),
-    ("libc", |facts| {
-        let libc = facts.libc.as_ref()?;
-        let version = libc.version.as_deref().unwrap_or("of unknown version");
-        Some(format!("{} {version}", libc.name))
-    }),
-    ("cpu", |facts| facts.cpu.model.clone()),
-    ("cores", |facts| {
-        facts.cpu.cores.map(|cores| cores.to_string())
-    }),
-    ("memory", |facts| facts.memory.total_bytes.map(memory)),
-    ("gpu", |facts| {
-        let names = facts.gpus.as_ref()?;
-        if names.is_empty() {
-            return Some("none".to_owned());
-        }
-        Some(facts.gpu_names().join(", "))
-    }),
-    ("product", |facts| facts.machine.product.clone()),
-];
+use crate::facts::{self, Facts, Settings, settings};
+use crate::provision::drift::subjects::{self, SUBJECTS};
+use crate::provision::drift::{self, Comparison, Needs, Row, Rule, Seen, compare};
 
 /// Names of what can be compared, for the argument.
-const NAMES: &[&str] = &[
-    "system",
-    "os",
-    "os_version",
-    "kernel",
-    "command_line",
-    "arch",
-    "libc",
-    "cpu",
-    "cores",
-    "memory",
-    "gpu",
-    "product",
-];
+const NAMES: &[&str] = &{
+    let mut names = [""; SUBJECTS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        #[expect(
+            clippy::indexing_slicing,
+            reason = "computed when it is compiled, within both lengths"
+        )]
+        {
+            names[at] = SUBJECTS[at].name;
+        }
+        at += 1;
+    }
+    names
+};
+
+/// What is read of a host.
+type Found = (Facts, Option<Settings>);
 
 /// The kind.
 #[derive(Debug)]
@@ -76,7 +43,7 @@ impl Kind for Verify {
 
     fn arguments(&self) -> &'static [Argument] {
         const ALL: &[Argument] = &[
-            Argument::must("equal", Form::Words(NAMES)),
+            Argument::may("equal", Form::Words(NAMES)),
             Argument::may("against", Form::Text),
         ];
         ALL
@@ -92,22 +59,43 @@ impl Kind for Verify {
 
     fn act<'a>(&'a self, work: &'a Work<'a>) -> BoxFuture<'a, Result<Acted, Failure>> {
         async move {
-            let read = join_all(work.hosts.iter().map(|host| async move {
-                let facts = match &host.facts {
-                    Some(facts) => Ok(facts.clone()),
-                    None => facts::gather(&host.session)
-                        .await
-                        .map_err(|error| work.ssh(host.name(), &error)),
-                };
-                (host, facts)
-            }))
+            let rules = rules(&work.given.texts("equal"));
+            let wide = rules
+                .iter()
+                .any(|rule| subjects::of_settings(&rule.subject));
+            let read = join_all(
+                work.hosts
+                    .iter()
+                    .map(|host| async move { (host, found(work, host, wide).await) }),
+            )
             .await;
             let reference = reference(work, &read)?;
+            let seen: Vec<Seen<'_>> = read
+                .iter()
+                .filter_map(|(host, found)| {
+                    let (facts, settings) = found.as_ref().ok()?;
+                    Some(Seen {
+                        host: host.name(),
+                        facts,
+                        settings: settings.as_ref(),
+                        data: host.host.data.parse().ok(),
+                    })
+                })
+                .collect();
+            let comparison = compare(&reference, &seen, &rules);
             let mut acted = Acted::default();
-            for (host, facts) in &read {
-                let verdict = match facts {
+            for (host, found) in &read {
+                let verdict = match found {
                     Err(failure) => Err(failure.clone()),
-                    Ok(facts) => judge(work, host, facts, reference.as_ref()),
+                    Ok((facts, _)) => {
+                        let seen = seen.iter().find(|seen| seen.host == host.name());
+                        judge(&comparison, host.name(), seen, &rules)
+                            .map(|mut done| {
+                                done.facts = Some(Box::new(facts.clone()));
+                                done
+                            })
+                            .map_err(|differs| work.failed(host.name(), differs))
+                    }
                 };
                 acted.hosts.insert(host.name().to_owned(), verdict);
             }
@@ -117,48 +105,110 @@ impl Kind for Verify {
     }
 }
 
-/// The host that the others are compared with, and its facts; the first that said them.
-fn reference(
-    work: &Work<'_>,
-    read: &[(&Reached, Result<Facts, Failure>)],
-) -> Result<Option<(String, Facts)>, Failure> {
-    let found = |(host, facts): &(&Reached, Result<Facts, Failure>)| {
-        let facts = facts.as_ref().ok()?;
-        Some((host.name().to_owned(), facts.clone()))
-    };
-    let Some(against) = work.given.text("against") else {
-        return Ok(read.iter().find_map(found));
-    };
-    let named = read.iter().find(|(host, _)| host.name() == against);
-    named.map(found).ok_or_else(|| {
-        let names = read.iter().map(|(host, _)| host.name());
-        let near = crate::nearest::nearest(against, names).unwrap_or("none");
-        Failure::new(
-            FailureKind::Host,
-            format!("the reference {against} is none of the task's hosts (the nearest is {near})"),
-        )
-        .at(work.task)
-    })
+/// The rules of the task: the fields that were named must be equal, or all that there are.
+fn rules(equal: &[String]) -> Vec<Rule> {
+    if equal.is_empty() {
+        return drift::rules().to_vec();
+    }
+    equal
+        .iter()
+        .map(|subject| Rule {
+            subject: subject.clone(),
+            needs: Needs::Equal,
+            limit: None,
+            why: String::new(),
+            mend: String::new(),
+            systems: Vec::new(),
+        })
+        .collect()
 }
 
-fn judge(
-    work: &Work<'_>,
-    host: &Reached,
-    facts: &Facts,
-    reference: Option<&(String, Facts)>,
-) -> Result<Done, Failure> {
-    let Some((name, wanted)) = reference else {
-        return Ok(Done::new(Status::Unknown, "the reference said nothing"));
+async fn found(work: &Work<'_>, host: &Reached, wide: bool) -> Result<Found, Failure> {
+    let facts = async {
+        match &host.facts {
+            Some(facts) => Ok(facts.clone()),
+            None => facts::gather(&host.session).await,
+        }
     };
-    let (differs, unknown, values) = compare(&work.given.texts("equal"), facts, name, wanted);
-    if !differs.is_empty() {
-        return Err(work.failed(host.name(), differs.join("; ")));
+    let settings = async {
+        match wide {
+            true => settings::gather(&host.session).await.map(Some),
+            false => Ok(None),
+        }
+    };
+    let (facts, settings) = tokio::join!(facts, settings);
+    let failed = |error| work.ssh(host.name(), &error);
+    Ok((facts.map_err(failed)?, settings.map_err(failed)?))
+}
+
+/// The host that the others are compared with; the first that said its facts.
+fn reference(
+    work: &Work<'_>,
+    read: &[(&Reached, Result<Found, Failure>)],
+) -> Result<String, Failure> {
+    let Some(against) = work.given.text("against") else {
+        let first = read.iter().find(|(_, found)| found.is_ok());
+        return Ok(first
+            .map(|(host, _)| host.name().to_owned())
+            .unwrap_or_default());
+    };
+    if read.iter().any(|(host, _)| host.name() == against) {
+        return Ok(against.to_owned());
     }
-    let mut done = if unknown.is_empty() {
-        let what = if host.name() == name {
-            "the reference"
-        } else {
-            "as the reference"
+    let names = read.iter().map(|(host, _)| host.name());
+    let near = crate::nearest::nearest(against, names).unwrap_or("none");
+    Err(Failure::new(
+        FailureKind::Host,
+        format!("the reference {against} is none of the task's hosts (the nearest is {near})"),
+    )
+    .at(work.task))
+}
+
+/// What is said of a host; `Err` with what differs.
+fn judge(
+    comparison: &Comparison,
+    host: &str,
+    seen: Option<&Seen<'_>>,
+    rules: &[Rule],
+) -> Result<Done, String> {
+    let reference = comparison.reference.as_str();
+    let text = |row: &Row, of: &str| {
+        let value = row.values.get(of).cloned().flatten();
+        value.unwrap_or_else(|| "unknown".to_owned())
+    };
+    let name = |row: &Row| match &row.key {
+        Some(key) => format!("{} {key}", row.subject),
+        None => row.subject.clone(),
+    };
+    let differs: Vec<String> = comparison
+        .rows
+        .iter()
+        .filter(|row| row.differs.contains(host))
+        .map(|row| {
+            let (own, other) = (text(row, host), text(row, reference));
+            match row.needs {
+                Needs::Differ => format!("{} {own} is another host's too", name(row)),
+                Needs::AtMost => format!("{} is {own}", name(row)),
+                _ => format!("{} is {own}, {reference} has {other}", name(row)),
+            }
+        })
+        .collect();
+    if !differs.is_empty() {
+        return Err(differs.join("; "));
+    }
+    let mut unknown: Vec<String> = comparison
+        .rows
+        .iter()
+        .filter(|row| row.unknown.contains(host) || row.unknown.contains(reference))
+        .map(name)
+        .collect();
+    unknown.extend(comparison.untold.iter().cloned());
+    let mut done = if reference.is_empty() {
+        Done::new(Status::Unknown, "the reference said nothing")
+    } else if unknown.is_empty() {
+        let what = match host == reference {
+            true => "the reference",
+            false => "as the reference",
         };
         Done::new(Status::Ok, what)
     } else {
@@ -167,49 +217,20 @@ fn judge(
             format!("{} cannot be told", unknown.join(", ")),
         )
     };
-    for (field, value) in values {
-        done = done.with(&field, value);
+    for rule in rules {
+        let subject = subjects::named(&rule.subject);
+        if let Some((subject, seen)) = subject.zip(seen)
+            && let Some(subjects::Value::One(value)) = (subject.read)(seen)
+        {
+            done = done.with(subject.name, subject.shown(&value));
+        }
     }
-    done.facts = Some(Box::new(facts.clone()));
     Ok(done)
-}
-
-/// What differs, what cannot be told, and the host's values.
-fn compare(
-    names: &[String],
-    facts: &Facts,
-    reference: &str,
-    wanted: &Facts,
-) -> (Vec<String>, Vec<String>, BTreeMap<String, String>) {
-    let (mut differs, mut unknown, mut values) = (Vec::new(), Vec::new(), BTreeMap::new());
-    for (name, read) in FIELDS
-        .iter()
-        .filter(|(name, _)| names.iter().any(|n| n == name))
-    {
-        let own = read(facts);
-        if let Some(own) = &own {
-            values.insert((*name).to_owned(), own.clone());
-        }
-        match (own, read(wanted)) {
-            (Some(own), Some(wanted)) if own == wanted => {}
-            (Some(own), Some(wanted)) => {
-                differs.push(format!("{name} is {own}, {reference} has {wanted}"));
-            }
-            _ => unknown.push((*name).to_owned()),
-        }
-    }
-    (differs, unknown, values)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_argument_s_words_are_the_fields() {
-        let fields: Vec<&str> = FIELDS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(fields, NAMES);
-    }
 
     #[test]
     fn what_differs_is_named_with_both_values_and_what_is_unknown_is_no_match() {
@@ -221,28 +242,45 @@ mod tests {
             facts.kernel.release = kernel.map(str::to_owned);
             facts
         };
-        let names = ["kernel".to_owned(), "arch".to_owned()];
+        let rules = rules(&["kernel".to_owned(), "arch".to_owned()]);
         let wanted = facts(Some("6.18.9"), "x86_64");
         let of = |facts: &Facts| {
-            let (differs, unknown, _) = compare(&names, facts, "halo1", &wanted);
-            (differs.join("; "), unknown.join(", "))
+            let seen = [("halo1", &wanted), ("halo2", facts)].map(|(host, facts)| Seen {
+                host,
+                facts,
+                settings: None,
+                data: None,
+            });
+            let comparison = compare("halo1", &seen, &rules);
+            match judge(&comparison, "halo2", seen.get(1), &rules) {
+                Ok(done) => (done.status, done.message),
+                Err(differs) => (Status::Failed, differs),
+            }
         };
         let table = [
-            (facts(Some("6.18.9"), "x86_64"), "", ""),
+            (
+                facts(Some("6.18.9"), "x86_64"),
+                Status::Ok,
+                "as the reference",
+            ),
             (
                 facts(Some("6.17.1"), "x86_64"),
+                Status::Failed,
                 "kernel is 6.17.1, halo1 has 6.18.9",
-                "",
             ),
             (
                 facts(Some("6.17.1"), "aarch64"),
+                Status::Failed,
                 "kernel is 6.17.1, halo1 has 6.18.9; arch is aarch64, halo1 has x86_64",
-                "",
             ),
-            (facts(None, "x86_64"), "", "kernel"),
+            (
+                facts(None, "x86_64"),
+                Status::Unknown,
+                "kernel cannot be told",
+            ),
         ];
-        for (facts, differs, unknown) in table {
-            assert_eq!(of(&facts), (differs.to_owned(), unknown.to_owned()));
+        for (facts, status, words) in table {
+            assert_eq!(of(&facts), (status, words.to_owned()));
         }
     }
 }

@@ -45,8 +45,7 @@ impl Runner<'_> {
             .collect();
         if task.kind.together() {
             self.say_who_is_missing(task, names);
-            self.together(index, task, hosts).await;
-            return Ok(());
+            return self.together(index, task, hosts).await;
         }
         let mut failed = 0;
         let batch = task.serial.unwrap_or(hosts.len()).max(1);
@@ -190,9 +189,17 @@ impl Runner<'_> {
     }
 
     /// Does a task on these hosts together.
-    async fn together(&mut self, index: usize, task: &Task, hosts: Vec<Reached>) {
+    ///
+    /// # Errors
+    /// When it was cut off as asked: it is no failure of a host, and not finished on any.
+    async fn together(
+        &mut self,
+        index: usize,
+        task: &Task,
+        hosts: Vec<Reached>,
+    ) -> Result<(), Failure> {
         if hosts.is_empty() {
-            return;
+            return Ok(());
         }
         let mark = self.mark(index);
         let attempt = Attempt {
@@ -243,6 +250,15 @@ impl Runner<'_> {
                 .unwrap_or_else(|| Ok(Done::new(Status::Unknown, "nothing was said of this host")));
             verdicts.push((host.name().to_owned(), verdict));
         }
+        if verdicts.iter().any(|(_, verdict)| is_interrupted(verdict)) {
+            return Err(Failure::new(
+                FailureKind::Interrupted,
+                format!(
+                    "stopped in {}, as asked; it begins anew when the run goes on",
+                    task.name
+                ),
+            ));
+        }
         if let Some(progress) = &mut self.progress
             && !task.no_log
             && task.register.is_some()
@@ -261,6 +277,7 @@ impl Runner<'_> {
             self.results.entry(name.clone()).or_default().whole = acted.values;
         }
         self.take(task, verdicts);
+        Ok(())
     }
 
     /// By what hosts know this task of this run and of those it went on from.

@@ -13,21 +13,20 @@ use crate::tui::model::{Listed, ListedHost, Message, Preview};
 pub fn list(shared: &Shared, around: &Surroundings) {
     let message = match Inventory::load(around.inventory.as_deref(), &around.paths) {
         Ok(inventory) => Message::Inventory(Box::new(listed(&inventory))),
-        Err(error) => Message::NoInventory(error.to_string()),
+        Err(error) => Message::NoInventory {
+            invalid: !is_missing(&error),
+            why: error.to_string(),
+        },
     };
-    send(shared, message);
+    shared.tell(message);
 }
 
-/// Sends a message that may not be missed from where nothing can wait.
-fn send(shared: &Shared, message: Message) {
-    if let Err(tokio::sync::mpsc::error::TrySendError::Full(message)) =
-        shared.sender.try_send(message)
-    {
-        let sender = shared.sender.clone();
-        tokio::spawn(async move {
-            // Nobody listens when the screens are closed.
-            let _ = sender.send(message).await;
-        });
+/// Whether there is no file, and so nothing wrong with one.
+fn is_missing(error: &LoadError) -> bool {
+    match error {
+        LoadError::Nowhere(_) => true,
+        LoadError::Read { source, .. } => source.kind() == std::io::ErrorKind::NotFound,
+        LoadError::Faults { .. } => false,
     }
 }
 
@@ -72,7 +71,7 @@ fn listed_host(inventory: &Inventory, host: &Host) -> ListedHost {
 
 /// Says what an edit would do.
 pub fn preview(shared: &Shared, around: &Surroundings, edit: Edit) {
-    send(shared, Message::Preview(compute(around, &edit)));
+    shared.tell(Message::Preview(compute(around, &edit)));
 }
 
 fn compute(around: &Surroundings, edit: &Edit) -> Result<Preview, String> {
@@ -108,5 +107,5 @@ pub fn write(shared: &Shared, preview: &Preview) {
             None => format!("{path} was made"),
         })
         .map_err(|error| error.to_string());
-    send(shared, Message::Written(written));
+    shared.tell(Message::Written(written));
 }

@@ -73,13 +73,11 @@ impl Jobs {
                 Job::Down => "down",
             };
             let done = perform(job, command, &context, inbox).await;
+            let note = how_it_ended(command, done.1.as_ref());
             end(&bus, command, done);
             lock(&shared.askers).remove(bus.run());
             // What runs now may be another.
-            let _ = shared
-                .sender
-                .send(Message::Note(format!("{command} has ended")))
-                .await;
+            let _ = shared.sender.send(Message::Note(note)).await;
         });
         match work {
             Ok(work) => self.0.push(Running { id, commands, work }),
@@ -152,7 +150,7 @@ async fn perform(
     };
     let work = async {
         match job {
-            Job::Playbook { name, .. } => play(&name, context).await,
+            Job::Playbook { name, vars, .. } => play(&name, vars, context).await,
             Job::Up(model) => {
                 started(command, Vec::new(), Vec::new(), context);
                 bring_up(model, context).await
@@ -190,6 +188,17 @@ async fn bring_up(model: String, context: &Context) -> Done {
     }
 }
 
+/// How a run ended, in a sentence.
+fn how_it_ended(command: &str, failure: Option<&Failure>) -> String {
+    match failure {
+        None => format!("{command} has ended"),
+        Some(failure) if failure.kind == FailureKind::Interrupted => {
+            format!("{command} was interrupted")
+        }
+        Some(failure) => format!("{command} FAILED: {}", failure.message),
+    }
+}
+
 /// Tells how a run ended.
 fn end(bus: &Bus, command: &str, (fields, failure): Done) {
     let exit = failure
@@ -207,4 +216,28 @@ fn end(bus: &Bus, command: &str, (fields, failure): Done) {
         })),
     );
     bus.close();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_run_ended_is_told_with_its_reason() {
+        let failure = |kind| Failure::new(kind, "there is no inventory");
+        let table = [
+            (None, "up has ended"),
+            (
+                Some(failure(FailureKind::Config)),
+                "up FAILED: there is no inventory",
+            ),
+            (
+                Some(failure(FailureKind::Interrupted)),
+                "up was interrupted",
+            ),
+        ];
+        for (failure, wanted) in table {
+            assert_eq!(how_it_ended("up", failure.as_ref()), wanted);
+        }
+    }
 }

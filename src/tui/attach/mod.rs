@@ -6,6 +6,7 @@ mod chat;
 mod inventory;
 mod jobs;
 mod plays;
+mod tail;
 mod watching;
 
 use std::collections::HashMap;
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{Receiver, Sender, UnboundedSender, channel};
 
-use super::model::{Effect, Message};
+use super::model::{Effect, Message, Source, Standing};
 use crate::deploy::client::Client;
 use crate::deploy::remote::context::Context;
 use crate::deploy::remote::deployment::Head;
-use crate::event::{Asker, Bus, Command, Mailbox, Stop};
+use crate::event::{Asker, Bus, Command, Failure, Mailbox, Refusals, Stop};
 use crate::paths::Paths;
 
 /// Messages that wait for the model; beyond them, whoever tells waits.
@@ -58,6 +59,8 @@ struct Shared {
     sender: Sender<Message>,
     askers: Mutex<HashMap<String, Asker>>,
     way: Mutex<Option<Way>>,
+    /// What was shown of the workers' logs, by host.
+    tails: Mutex<HashMap<String, tail::Tail>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -83,6 +86,20 @@ impl Shared {
         }
     }
 
+    /// Tells the model what it may not miss, from where nothing can wait. Must be called within the
+    /// runtime.
+    fn tell(&self, message: Message) {
+        if let Err(tokio::sync::mpsc::error::TrySendError::Full(message)) =
+            self.sender.try_send(message)
+        {
+            let sender = self.sender.clone();
+            tokio::spawn(async move {
+                // Nobody listens when the screens are closed.
+                let _ = sender.send(message).await;
+            });
+        }
+    }
+
     /// Tells the model, where there is room; to be used for words that may be missed.
     fn note(&self, text: impl Into<String>) {
         let _ = self.sender.try_send(Message::Note(text.into()));
@@ -103,6 +120,8 @@ pub struct Attach {
     receiver: Option<Receiver<Message>>,
     surroundings: Option<Surroundings>,
     watching: Option<watching::Watching>,
+    /// What the person said no to, while it was watched.
+    refusals: Refusals,
     chat: Option<chat::Chatting>,
     jobs: jobs::Jobs,
 }
@@ -116,10 +135,12 @@ impl Attach {
                 sender,
                 askers: Mutex::default(),
                 way: Mutex::default(),
+                tails: Mutex::default(),
             }),
             receiver: Some(receiver),
             surroundings: None,
             watching: None,
+            refusals: Refusals::default(),
             chat: None,
             jobs: jobs::Jobs::default(),
         }
@@ -135,12 +156,14 @@ impl Attach {
         attach
     }
 
-    /// Shows a run that was started elsewhere, and talks to what it brings up: clients come through
-    /// `clients`, with the model's name.
-    pub fn to_run(
+    /// Shows the demo, and talks to what it brings up: clients come through `clients`, with the model's
+    /// name, and why it has ended through `ended`.
+    pub fn to_demo(
         bus: &Bus,
         mut clients: tokio::sync::mpsc::UnboundedReceiver<(Client, String)>,
+        ended: tokio::sync::oneshot::Receiver<Option<Failure>>,
     ) -> Self {
+        let run = bus.run().to_owned();
         let attach = Self::none();
         attach.shared.pass(bus.subscribe());
         let shared = Arc::clone(&attach.shared);
@@ -152,16 +175,18 @@ impl Attach {
                     held: None,
                 };
                 shared.set_way(Some(way)).await;
-                let standing = super::model::Standing::Serving;
-                let _ = shared.sender.send(Message::Standing(standing)).await;
+                let serving = Message::Standing(Standing::Serving);
+                let _ = shared.sender.send(serving).await;
             }
             shared.set_way(None).await;
-            let over = super::model::Standing::Degraded("it has ended; q leaves".into());
+            let over = Standing::Degraded("it has ended; q leaves".into());
             let _ = shared.sender.send(Message::Standing(over)).await;
+            let failure = ended.await.unwrap_or_default();
+            let _ = shared.sender.send(Message::Ended(run, failure)).await;
         });
-        let named = attach.shared.sender.clone();
-        let _ = named.try_send(Message::Cluster("demo".into()));
-        let _ = named.try_send(Message::Standing(super::model::Standing::Starting));
+        attach.shared.tell(Message::Source(Source::Demo));
+        attach.shared.tell(Message::Cluster("demo".into()));
+        attach.shared.tell(Message::Standing(Standing::Starting));
         attach
     }
 
@@ -209,7 +234,12 @@ impl Attach {
                     chat.stop();
                 }
             }
-            Effect::Refresh => self.refresh(),
+            Effect::Refresh => {
+                // Whoever asks for it is asked again.
+                self.refusals.clear();
+                self.refresh();
+                self.list_playbooks();
+            }
         }
     }
 
@@ -220,7 +250,8 @@ impl Attach {
         };
         inventory::list(&self.shared, around);
         self.watching = None;
-        self.watching = Some(watching::Watching::start(&self.shared, around));
+        let refusals = self.refusals.clone();
+        self.watching = Some(watching::Watching::start(&self.shared, around, refusals));
     }
 
     fn list_playbooks(&self) {

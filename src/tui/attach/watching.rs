@@ -7,16 +7,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::apart::{Apart, apart};
-use super::{Shared, Surroundings, Way, context, lock};
+use super::tail::LINES;
+use super::{Shared, Surroundings, Way, context, inventory, lock};
 use crate::deploy::remote::follow;
 use crate::deploy::remote::record::Record;
 use crate::deploy::remote::site::Site;
 use crate::deploy::remote::watch::{self, Told};
-use crate::event::{Asker, Bus, bus};
+use crate::event::{Asker, Bus, Refusals, bus};
 use crate::tui::model::{Message, Standing};
 
-/// Lines of each log that are shown at once.
-const LINES: u32 = 200;
 /// Pause before a log that ended is followed again.
 const AGAIN: Duration = Duration::from_secs(3);
 
@@ -33,15 +32,17 @@ impl Drop for Watching {
         self.telling.abort();
         self.bus.close();
         lock(&self.shared.askers).remove(self.bus.run());
+        let run = self.bus.run().to_owned();
+        self.shared.tell(Message::Unasked(run));
     }
 }
 
 impl Watching {
-    /// Begins.
-    pub fn start(shared: &Arc<Shared>, around: &Surroundings) -> Self {
+    /// Begins. What was refused is not asked again.
+    pub fn start(shared: &Arc<Shared>, around: &Surroundings, refusals: Refusals) -> Self {
         let bus = Bus::new(format!("tui-{}", bus::new_id()));
         shared.pass(bus.subscribe());
-        let asker = Asker::new(bus.emitter(), true, false);
+        let asker = Asker::new(bus.emitter(), true, false).heeding(refusals);
         lock(&shared.askers).insert(bus.run().to_owned(), asker.clone());
         let (tell, told) = unbounded_channel();
         let context = context(around, &bus, &asker, false);
@@ -49,7 +50,7 @@ impl Watching {
         if let Err(error) = &watch {
             shared.note(format!("no thread to watch with: {error}"));
         }
-        let telling = tokio::spawn(pass_on(Arc::clone(shared), told));
+        let telling = tokio::spawn(pass_on(Arc::clone(shared), around.clone(), told));
         Self {
             bus,
             watch: watch.ok(),
@@ -67,18 +68,23 @@ impl Watching {
 }
 
 /// Passes on what is told, and follows logs while there are some.
-async fn pass_on(shared: Arc<Shared>, mut told: UnboundedReceiver<Told>) {
+async fn pass_on(shared: Arc<Shared>, around: Surroundings, mut told: UnboundedReceiver<Told>) {
     let mut sites: Vec<Site> = Vec::new();
+    // Whether the logs are followed through these.
+    let mut followed = false;
     let mut record: Option<Box<Record>> = None;
     let mut logs = JoinSet::new();
     while let Some(told) = told.recv().await {
         let message = match told {
             Told::Looking { cluster } => {
+                // It could be read; it may have been mended since it was last.
+                inventory::list(&shared, &around);
                 let _ = shared.sender.send(Message::Cluster(cluster)).await;
                 Message::Standing(Standing::Looking)
             }
             Told::Sites(all) => {
                 sites = all;
+                followed = false;
                 continue;
             }
             Told::Facts(host, facts) => Message::Facts(host, facts),
@@ -92,12 +98,13 @@ async fn pass_on(shared: Arc<Shared>, mut told: UnboundedReceiver<Told>) {
                 let is_new = record
                     .as_ref()
                     .is_none_or(|old| old.deployment != found.deployment);
-                if is_new {
-                    logs.abort_all();
+                if is_new || !followed {
+                    followed = true;
+                    logs.shutdown().await;
                     for site in &sites {
                         if found.stage_on(site.name()).is_some() {
-                            let (site, cluster) = (site.clone(), found.cluster.clone());
-                            logs.spawn(log(Arc::clone(&shared), site, cluster));
+                            let record = Arc::new((*found).clone());
+                            logs.spawn(log(Arc::clone(&shared), site.clone(), record));
                         }
                     }
                 }
@@ -138,12 +145,16 @@ async fn pass_on(shared: Arc<Shared>, mut told: UnboundedReceiver<Told>) {
 }
 
 /// Follows a worker's log, again and again.
-async fn log(shared: Arc<Shared>, site: Site, cluster: String) {
-    let mut lines = LINES;
+async fn log(shared: Arc<Shared>, site: Site, record: Arc<Record>) {
     loop {
-        let (tell, mut told) = unbounded_channel();
+        let (tell, mut told) = unbounded_channel::<String>();
         let name = site.name().to_owned();
         let sender = shared.sender.clone();
+        let tails = &shared.tails;
+        lock(tails)
+            .entry(name.clone())
+            .or_default()
+            .begin(&record.deployment, &record.at);
         let passing = async move {
             while let Some(line) = told.recv().await {
                 let mut all: Vec<String> = vec![line];
@@ -152,6 +163,12 @@ async fn log(shared: Arc<Shared>, site: Site, cluster: String) {
                 {
                     all.push(line);
                 }
+                if let Some(tail) = lock(tails).get_mut(&name) {
+                    all.retain(|line| tail.is_new(line));
+                }
+                if all.is_empty() {
+                    continue;
+                }
                 if sender.send(Message::Log(name.clone(), all)).await.is_err() {
                     return;
                 }
@@ -159,14 +176,13 @@ async fn log(shared: Arc<Shared>, site: Site, cluster: String) {
         };
         let following = async {
             // How it ended does not matter: it is followed again.
-            let _ = follow::follow(&site, &cluster, lines, |line| {
+            let _ = follow::follow(&site, &record.cluster, LINES, |line| {
                 let _ = tell.send(line);
             })
             .await;
             drop(tell);
         };
         tokio::join!(following, passing);
-        lines = 1;
         tokio::time::sleep(AGAIN).await;
     }
 }

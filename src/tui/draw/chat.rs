@@ -8,9 +8,9 @@ use ratatui::text::Line;
 use super::footer::typed;
 use super::parts::{lines, pane, paragraph, say};
 use crate::event::RequestState;
-use crate::tui::model::Model;
 use crate::tui::model::data::TurnView;
 use crate::tui::model::ui::Typing;
+use crate::tui::model::{Model, Source};
 use crate::tui::theme::{Tone, heading};
 
 /// Draws the screen.
@@ -29,8 +29,10 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     if data.chat.is_empty() {
         let text = if data.can_talk {
             "Nothing was said yet. Press enter, write, and press enter again."
-        } else {
+        } else if data.source == Source::Hosts {
             "There is no model to talk to. Press 1 to see why; u there starts one."
+        } else {
+            "There is no model to talk to. Press 1 to see why."
         };
         say(frame, inner, text, Tone::Careful);
     } else {
@@ -54,7 +56,10 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
             let text = if draft.is_empty() {
                 " enter: write to the model".to_owned()
             } else {
-                format!(" enter: go on with \"{}\"", crate::tui::text::shown(draft))
+                format!(
+                    " enter: go on with \"{}\"",
+                    crate::tui::text::in_one_line(draft)
+                )
             };
             lines(frame, row, [Line::styled(text, Tone::Faint.style())]);
         }

@@ -5,9 +5,10 @@ use ratatui::layout::{Position, Rect};
 use ratatui::text::{Line, Span};
 
 use crate::tui::command::{self, Place, Screen, TABLE};
-use crate::tui::model::Model;
+use crate::tui::model::form::About;
 use crate::tui::model::ui::Typing;
-use crate::tui::text::{fit, shown, width};
+use crate::tui::model::{Model, Source};
+use crate::tui::text::{fit, in_one_line, shown, width};
 use crate::tui::theme::{Tone, chosen, key};
 
 /// Where each screen's name stands: first column, one past the last, and the screen.
@@ -87,6 +88,13 @@ pub fn footer(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     }
     let mut spans = vec![Span::raw(" ")];
     let mut taken = 1;
+    let filter = model.ui.filter();
+    if !filter.is_empty() && model.place() == Place::Everywhere {
+        let text = fit(&format!("/{}", shown(filter)), usize::from(area.width) / 3);
+        taken += width(&text) + 3;
+        spans.push(Span::styled(text, Tone::Careful.style()));
+        spans.push(Span::raw("   "));
+    }
     for (name, word) in keys(model) {
         let more = width(name) + width(word) + 4;
         if taken + more > usize::from(area.width) {
@@ -113,19 +121,22 @@ fn keys(model: &Model) -> Vec<(&'static str, &'static str)> {
             if model.ui.screen == Screen::Runs && model.ui.run.is_some() {
                 return [("esc", "playbooks"), ("s", "stop"), ("z", "enlarge")]
                     .into_iter()
-                    .chain(
-                        command::on(Screen::Overview)
-                            .filter(named)
-                            .map(pair)
-                            .skip(2),
-                    )
+                    .filter(|(name, _)| *name != "s" || model.data.source == Source::Hosts)
+                    .chain(command::everywhere().filter(named).map(pair))
                     .collect();
             }
             if model.ui.help.is_some() || model.ui.enlarged || model.frozen.is_some() {
                 all.push(("esc", "back"));
             }
-            all.extend(command::on(model.ui.screen).filter(named).map(pair));
+            if !model.ui.filter().is_empty() {
+                all.push(("esc", "all"));
+            }
+            let here = command::on(model.ui.screen, model.data.source);
+            all.extend(here.filter(named).map(pair));
             all
+        }
+        Place::Form if is_of_play(model) => {
+            vec![("enter", "run"), ("tab", "next value"), ("esc", "cancel")]
         }
         Place::Choice if model.ui.confirm.is_some() => {
             vec![("y", "yes"), ("n", "no"), ("esc", "no")]
@@ -137,6 +148,11 @@ fn keys(model: &Model) -> Vec<(&'static str, &'static str)> {
             .map(pair)
             .collect(),
     }
+}
+
+fn is_of_play(model: &Model) -> bool {
+    let form = model.ui.form.as_ref();
+    form.is_some_and(|form| matches!(form.about, About::Play { .. }))
 }
 
 /// Draws a label and the line that is typed after it, with the cursor in it.
@@ -155,12 +171,13 @@ pub fn typed(
     let value = if secret {
         "•".repeat(line.value().chars().count())
     } else {
-        shown(line.value())
+        in_one_line(line.value())
     };
     let cursor = if secret {
         line.cursor()
     } else {
-        line.visual_cursor()
+        let before: String = line.value().chars().take(line.cursor()).collect();
+        width(&in_one_line(&before))
     };
     // What is left of the cursor is dropped until the cursor fits.
     let mut skipped = 0;

@@ -1,21 +1,26 @@
-//! The form for a host.
+//! The form for a host, or for a playbook's values.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
 use super::footer::typed;
-use super::parts::{first, modal, paragraph};
-use crate::tui::model::form::Form;
+use super::parts::{first, modal, paragraph, widest};
+use crate::tui::model::form::{About, Form};
 use crate::tui::text::{fit, left, shown};
 use crate::tui::theme::Tone;
 
 /// Draws it.
 pub fn draw(frame: &mut Frame<'_>, area: Rect, form: &Form) {
-    let title = match &form.host {
-        Some(name) => format!("change {} in the inventory", shown(name)),
-        None => "add a host to the inventory".to_owned(),
+    let title = match &form.about {
+        About::Host(Some(name)) => format!("change {} in the inventory", shown(name)),
+        About::Host(None) => "add a host to the inventory".to_owned(),
+        About::Play { play, check } => {
+            let what = if *check { "check" } else { "run" };
+            format!("{what} {} with these values", shown(&play.name))
+        }
     };
+    let labels = widest(form.fields.iter().map(|field| field.label.as_str())).clamp(13, 24);
     let rows = u16::try_from(form.fields.len()).unwrap_or(u16::MAX);
     let inner = modal(frame, area, &title, 84, rows.saturating_add(5));
     let below = 3.min(inner.height);
@@ -37,13 +42,13 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, form: &Form) {
             ..list
         };
         let mark = if at == form.at { "▸" } else { " " };
-        let label = format!("{mark} {} ", left(field.label, 13));
+        let label = format!("{mark} {} ", left(&shown(&field.label), labels));
         if at == form.at {
             typed(frame, row, &label, &field.input, false);
         } else {
             let value = fit(
                 &shown(field.input.value()),
-                usize::from(row.width).saturating_sub(16),
+                usize::from(row.width).saturating_sub(labels + 3),
             );
             let spans = vec![Span::styled(label, Tone::Faint.style()), Span::raw(value)];
             frame.render_widget(Line::from(spans), row);
@@ -51,7 +56,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, form: &Form) {
     }
     let text = match (&form.fault, form.fields.get(form.at)) {
         (Some(fault), _) => paragraph(fault, inner.width, Tone::Bad.style()),
-        (None, Some(field)) => paragraph(field.hint, inner.width, Tone::Faint.style()),
+        (None, Some(field)) => paragraph(&shown(&field.hint), inner.width, Tone::Faint.style()),
         (None, None) => Vec::new(),
     };
     let last = Rect {

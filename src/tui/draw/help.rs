@@ -16,7 +16,7 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, first: usize) {
         format!("on the screen {}", model.ui.screen.name()),
         heading(),
     )];
-    rows.extend(command::on(model.ui.screen).map(row));
+    rows.extend(command::on(model.ui.screen, model.data.source).map(row));
     rows.push(Line::raw(""));
     rows.push(Line::styled("while a line is typed", heading()));
     rows.extend(TABLE.iter().filter(|e| e.place == Place::Typing).map(row));

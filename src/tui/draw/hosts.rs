@@ -7,11 +7,11 @@ use ratatui::text::{Line, Span};
 
 use super::Room;
 use super::parts::{
-    column, first, inside, lines, pane, paragraph, say, table_head, table_line, widest,
+    column, filtered, first, inside, lines, pane, paragraph, say, table_head, table_line, widest,
 };
 use crate::figures::{memory, size};
-use crate::tui::model::Model;
 use crate::tui::model::data::HostView;
+use crate::tui::model::{Model, Source};
 use crate::tui::text::{left, shown as safe};
 use crate::tui::theme::Tone;
 
@@ -67,13 +67,21 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, room: Room) {
             Some(inventory) => format!("hosts of {}", inventory.path),
             None => "hosts".to_owned(),
         };
+        let mut title = filtered(title, model);
+        if !model.ui.filter().is_empty() {
+            title.push_str(&format!(" ({} of {})", shown.len(), data.hosts.len()));
+        }
         let inner = pane(frame, list, &title);
         if shown.is_empty() {
             let why = data.no_inventory.as_deref().unwrap_or_default();
-            let text = if model.ui.filter().is_empty() {
-                format!("No hosts yet. Press a to add the first one. {why}")
-            } else {
+            let text = if !model.ui.filter().is_empty() {
                 "No host passes the filter. Press esc to show all.".to_owned()
+            } else if data.source != Source::Hosts {
+                "No hosts.".to_owned()
+            } else if data.invalid_inventory {
+                format!("{why} Mend it; it is read again then.")
+            } else {
+                format!("No hosts yet. Press a to add the first one. {why}")
             };
             say(frame, inner, &text, Tone::Careful);
         } else {
@@ -84,11 +92,9 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, room: Room) {
         Some(host) => {
             let inner = pane(frame, facts, &host.name);
             let head = data.inventory.as_ref().map(|i| i.head.as_str());
-            lines(
-                frame,
-                inner,
-                about(host, head == Some(&host.name), inner.width),
-            );
+            let head = head == Some(&host.name);
+            let all = about(host, head, data.source, inner.width);
+            lines(frame, inner, all);
         }
         None => {
             pane(frame, facts, "facts");
@@ -106,6 +112,11 @@ fn rows(frame: &mut Frame<'_>, inner: Rect, model: &Model, shown: &[&HostView]) 
         column("ADDRESS", rest),
     ];
     let body = table_head(frame, inner, &columns);
+    let elsewhere = match model.data.source {
+        Source::Hosts => "not in the inventory",
+        Source::Demo => "this machine",
+        Source::Journal => "–",
+    };
     let height = usize::from(body.height);
     let from = first(model.ui.row(), shown.len(), height);
     let rows = shown.iter().enumerate().skip(from).take(height);
@@ -114,16 +125,13 @@ fn rows(frame: &mut Frame<'_>, inner: Rect, model: &Model, shown: &[&HostView]) 
         body,
         rows.map(|(at, host)| {
             let (tone, mark, word) = host.state();
-            let address = host
-                .listed
-                .as_ref()
-                .map_or("not in the inventory", |listed| {
-                    if listed.local {
-                        "this machine"
-                    } else {
-                        &listed.address
-                    }
-                });
+            let address = host.listed.as_ref().map_or(elsewhere, |listed| {
+                if listed.local {
+                    "this machine"
+                } else {
+                    &listed.address
+                }
+            });
             let cells = [
                 (host.name.clone(), Style::new()),
                 (format!("{mark} {word}"), tone.style()),
@@ -135,7 +143,7 @@ fn rows(frame: &mut Frame<'_>, inner: Rect, model: &Model, shown: &[&HostView]) 
 }
 
 /// All that is known of a host.
-fn about(host: &HostView, head: bool, columns: u16) -> Vec<Line<'static>> {
+fn about(host: &HostView, head: bool, source: Source, columns: u16) -> Vec<Line<'static>> {
     let mut all = Vec::new();
     let (tone, mark, word) = host.state();
     let mut add = |label: &str, text: String, style: Style| {
@@ -197,11 +205,11 @@ fn about(host: &HostView, head: bool, columns: u16) -> Vec<Line<'static>> {
         }
     }
     let Some(facts) = &host.facts else {
-        add(
-            "facts",
-            "not read yet: r looks at the hosts again".to_owned(),
-            Tone::Faint.style(),
-        );
+        let text = match source {
+            Source::Hosts => "not read yet: r looks at the hosts again",
+            _ => "not read",
+        };
+        add("facts", text.to_owned(), Tone::Faint.style());
         return all;
     };
     let known = |parts: &[&Option<String>]| {

@@ -4,11 +4,11 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::parts::{inside, lines, pane, say};
+use super::parts::{filtered, inside, lines, pane, say};
 use crate::tui::model::Model;
 use crate::tui::model::data;
 use crate::tui::model::ui::passes;
-use crate::tui::text::{padded, shown as safe, width, wrapped};
+use crate::tui::text::{padded, width, wrapped};
 use crate::tui::theme::Tone;
 
 /// Columns that hosts get; longer names push their text on.
@@ -20,13 +20,11 @@ const NARROWEST: usize = 8;
 pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let data = model.seen();
     let only = model.ui.log_host.as_deref();
-    let mut title = match only {
+    let title = match only {
         Some(host) => format!("logs of {host}"),
         None => "logs of all hosts".to_owned(),
     };
-    if !model.ui.filter().is_empty() {
-        title.push_str(&format!(" with \"{}\"", safe(model.ui.filter())));
-    }
+    let mut title = filtered(title, model);
     title.push_str(if model.ui.log_back == 0 {
         ", following"
     } else {

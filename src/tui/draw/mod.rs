@@ -163,9 +163,13 @@ pub fn standing(standing: &Standing) -> (Tone, &'static str) {
 
 fn header(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let data = model.seen();
-    let (tone, mut word) = standing(&data.standing);
-    if data.no_inventory.is_some() && data.hosts.is_empty() {
-        word = "no inventory";
+    let (mut tone, mut word) = standing(&data.standing);
+    if data.invalid_inventory {
+        (tone, word) = (Tone::Bad, "inventory invalid");
+    } else if data.no_inventory.is_some() {
+        (tone, word) = (Tone::Careful, "no inventory");
+    } else if data.standing == Standing::Absent && data.left().next().is_some() {
+        (tone, word) = (Tone::Careful, "not all stopped");
     }
     let mut parts = vec![Span::styled(" windlass", heading())];
     if !data.cluster.is_empty() {
@@ -189,7 +193,7 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model) {
             let many = if data.hosts.len() == 1 { "" } else { "s" };
             right.push(format!("{} host{many}", data.hosts.len()));
         }
-        if let Some(uptime) = data.uptime {
+        if let Some(uptime) = data.uptime() {
             right.push(format!("up {}", parts::span(uptime)));
         }
         if let (Some(api), true) = (&data.api, area.width >= 100) {

@@ -12,7 +12,7 @@ use super::parts::{
 use super::{Room, chart};
 use crate::figures::memory;
 use crate::tui::model::data::{Data, HostView, RATES, TREND};
-use crate::tui::model::{Model, Standing};
+use crate::tui::model::{Model, Source, Standing};
 use crate::tui::text::{fit, left, right, shown as safe, width};
 use crate::tui::theme::Tone;
 
@@ -105,6 +105,9 @@ fn next_step(data: &Data) -> Option<String> {
         return None;
     }
     Some(match (&data.standing, &data.no_inventory) {
+        (_, Some(why)) if data.invalid_inventory => {
+            format!("The inventory cannot be used: {why}. Mend it; it is read again then.")
+        }
         (_, Some(why)) if data.hosts.is_empty() => format!(
             "No inventory of hosts yet. Press 2 and then a to add a host; `windlass demo` shows a cluster on this machine alone. ({why})"
         ),
@@ -112,6 +115,13 @@ fn next_step(data: &Data) -> Option<String> {
             "Looking at the hosts…".to_owned()
         }
         (Standing::Looking, _) => "Looking at the hosts: what runs there is shown soon.".to_owned(),
+        (Standing::Absent, _) if data.left().next().is_some() => {
+            let names: Vec<&str> = data.left().take(8).map(|host| host.name.as_str()).collect();
+            format!(
+                "Nothing runs on the inventory's hosts. What ran on {} was not stopped there: add it to the inventory again, then stop with D.",
+                names.join(", ")
+            )
+        }
         (Standing::Absent, _) => "No deployment. Press u to start one, 2 for the hosts.".to_owned(),
         (Standing::Trouble(why), _) => format!("{why}. It is tried again; r tries now."),
         (Standing::Degraded(why), _) => format!("The deployment does not serve: {why}"),
@@ -341,10 +351,12 @@ fn hosts(frame: &mut Frame<'_>, area: Rect, model: &Model, room: Room) {
     };
     let inner = pane(frame, area, &title);
     if shown.is_empty() {
-        let text = if filter.is_empty() {
+        let text = if !filter.is_empty() {
+            "No host passes the filter. Press esc to show all."
+        } else if data.source == Source::Hosts {
             "No hosts. Press 2 and then a to add one."
         } else {
-            "No host passes the filter. Press esc to show all."
+            "No hosts."
         };
         say(frame, inner, text, Tone::Careful);
         return;

@@ -6,7 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear};
 
-use crate::tui::text::{fit, left, right, width, wrapped};
+use crate::tui::model::Model;
+use crate::tui::text::{CUT, fit, left, right, shown, width, wrapped};
 use crate::tui::theme::{Tone, chosen, heading};
 
 /// Columns from which on panes have borders.
@@ -85,6 +86,15 @@ pub fn modal(frame: &mut Frame<'_>, area: Rect, title: &str, width: u16, height:
 pub fn first(chosen: usize, total: usize, height: usize) -> usize {
     let most = total.saturating_sub(height);
     chosen.saturating_sub(height / 2).min(most)
+}
+
+/// A pane's title, with the filter that chooses what is shown in it.
+pub fn filtered(title: impl Into<String>, model: &Model) -> String {
+    let title = title.into();
+    match model.ui.filter() {
+        "" => title,
+        filter => format!("{title} with \"{}\"", shown(filter)),
+    }
 }
 
 /// One sentence in a pane, for want of anything else to show.
@@ -167,7 +177,41 @@ pub fn table_line(columns: &[Column], cells: &[Cell], is_chosen: bool) -> Line<'
     }
 }
 
-/// Draws lines from the top of an area.
+/// A line in at most so many columns, with a mark where it was cut.
+fn cut(line: Line<'static>, columns: usize) -> Line<'static> {
+    if line.width() <= columns {
+        return line;
+    }
+    // Blanks at the end are no text.
+    let text: String = line
+        .spans
+        .iter()
+        .map(|span| span.content.as_ref())
+        .collect();
+    if width(text.trim_end()) <= columns {
+        return line;
+    }
+    let mut taken = 0;
+    let mut spans = Vec::new();
+    for span in line.spans {
+        let own = width(&span.content);
+        if taken + own < columns {
+            taken += own;
+            spans.push(span);
+            continue;
+        }
+        // At least the mark has room, as more text follows or this one is too long.
+        let mut part = fit(&span.content, columns - taken);
+        if !part.ends_with(CUT) {
+            part = fit(&format!("{part} "), columns - taken);
+        }
+        spans.push(Span::styled(part, span.style));
+        break;
+    }
+    Line { spans, ..line }
+}
+
+/// Draws lines from the top of an area; where one is longer than a row, a mark says so.
 pub fn lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = Line<'static>>) {
     for (y, line) in (area.y..area.bottom()).zip(lines) {
         let row = Rect {
@@ -175,7 +219,7 @@ pub fn lines(frame: &mut Frame<'_>, area: Rect, lines: impl IntoIterator<Item = 
             height: 1,
             ..area
         };
-        frame.render_widget(line, row);
+        frame.render_widget(cut(line, usize::from(area.width)), row);
     }
 }
 
@@ -213,5 +257,30 @@ pub fn span(seconds: f64) -> String {
         60..3600 => format!("{}m", whole / 60),
         3600..86_400 => format!("{}h{:02}m", whole / 3600, whole / 60 % 60),
         _ => format!("{}d{:02}h", whole / 86_400, whole / 3600 % 24),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_ends_in_a_mark_and_one_that_fits_is_as_it_was() {
+        let of = |parts: &[&str], columns| {
+            let spans: Vec<Span> = parts
+                .iter()
+                .map(|part| Span::raw((*part).to_owned()))
+                .collect();
+            cut(Line::from(spans), columns).to_string()
+        };
+        assert_eq!(of(&["one ", "two"], 7), "one two");
+        assert_eq!(of(&["one ", "two   "], 7), "one two   ");
+        assert_eq!(of(&["one ", "two"], 6), "one t…");
+        assert_eq!(of(&["one ", "two"], 5), "one …");
+        assert_eq!(of(&["one ", "two"], 4), "one…");
+        assert_eq!(of(&["one ", "two"], 3), "on…");
+        assert_eq!(of(&["漢字", "漢字"], 4), "漢…");
+        assert_eq!(of(&["漢字", "漢字"], 5), "漢字…");
+        assert_eq!(of(&["one"], 0), "");
     }
 }

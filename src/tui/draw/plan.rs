@@ -4,10 +4,12 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::parts::{bar, column, first, lines, number, pane, say, table_head, table_line};
+use super::parts::{
+    bar, column, filtered, first, lines, number, pane, say, table_head, table_line,
+};
 use crate::figures::size;
-use crate::tui::model::Model;
 use crate::tui::model::data::HostView;
+use crate::tui::model::{Model, Source};
 use crate::tui::text::{fit, width};
 use crate::tui::theme::Tone;
 
@@ -24,14 +26,19 @@ pub fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         (Some(name), None) => name.clone(),
         _ => "plan".to_owned(),
     };
-    let inner = pane(frame, area, &title);
+    let inner = pane(frame, area, &filtered(title, model));
     let mut held: Vec<&HostView> = model
         .shown_hosts()
         .filter(|host| host.stage.is_some())
         .collect();
     held.sort_by_key(|host| host.stage);
     if held.is_empty() {
-        let text = "Nothing runs, so nothing is split. `windlass plan MODEL` says which host would hold what; u on the Overview brings a model up.";
+        let text = match data.source {
+            Source::Hosts => {
+                "Nothing runs, so nothing is split. `windlass plan MODEL` says which host would hold what; u on the Overview brings a model up."
+            }
+            _ => "Nothing runs, so nothing is split.",
+        };
         say(frame, inner, text, Tone::Careful);
         return;
     }

@@ -5,12 +5,14 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::parts::{bar, column, first, inside, lines, pane, paragraph, table_line, widest};
+use super::parts::{
+    bar, column, filtered, first, inside, lines, pane, paragraph, table_line, widest,
+};
 use crate::event::Status;
 use crate::figures::{seconds, size};
-use crate::tui::model::Model;
 use crate::tui::model::data::Data;
 use crate::tui::model::runs::{Cell, End, RunView, TaskState, TaskView, tone};
+use crate::tui::model::{Model, Source};
 use crate::tui::text::{padded, right, width, wrapped};
 use crate::tui::theme::Tone;
 
@@ -44,16 +46,23 @@ fn chosen(model: &Model) -> Option<&RunView> {
 }
 
 fn choose(frame: &mut Frame<'_>, area: Rect, data: &Data, chosen: usize) {
-    let inner = pane(frame, area, "playbooks: enter runs one, c checks it");
+    let title = match data.source {
+        Source::Hosts => "playbooks: enter runs one, c checks it",
+        _ => "runs: enter shows one",
+    };
+    let inner = pane(frame, area, title);
     let mut rows = Vec::new();
-    let names = data.playbooks.iter().map(|(name, _)| width(name));
-    let names = names.max().unwrap_or(0).clamp(8, 24);
+    let names = data.playbooks.iter().map(|play| width(&play.name));
+    let runs = data.runs.iter().map(|run| width(&run.command) + 2);
+    let names = names.chain(runs).max().unwrap_or(0);
+    // What a playbook is for has the rest.
+    let names = names.clamp(8, (usize::from(inner.width) / 2).max(8));
     let rest = usize::from(inner.width).saturating_sub(names + 6);
     let columns = [column("", names), column("", rest)];
-    for (at, (name, about)) in data.playbooks.iter().enumerate() {
+    for (at, play) in data.playbooks.iter().enumerate() {
         let cells = [
-            (name.clone(), Style::new()),
-            (about.clone(), Tone::Faint.style()),
+            (play.name.clone(), Style::new()),
+            (play.about.clone(), Tone::Faint.style()),
         ];
         rows.push(table_line(&columns, &cells, at == chosen));
     }
@@ -66,7 +75,12 @@ fn choose(frame: &mut Frame<'_>, area: Rect, data: &Data, chosen: usize) {
         rows.push(table_line(&columns, &cells, at == chosen));
     }
     if rows.is_empty() {
-        let text = "No playbooks and no runs. u on the Overview brings a model up; `windlass playbook run FILE` runs a file.";
+        let text = match data.source {
+            Source::Hosts => {
+                "No playbooks and no runs. u on the Overview brings a model up; `windlass playbook run FILE` runs a file."
+            }
+            _ => "No runs.",
+        };
         rows = paragraph(text, inner.width, Tone::Careful.style());
     }
     let from = first(chosen, rows.len(), usize::from(inner.height));
@@ -75,6 +89,11 @@ fn choose(frame: &mut Frame<'_>, area: Rect, data: &Data, chosen: usize) {
 
 fn ended(run: &RunView) -> (&'static str, Style, String) {
     match &run.end {
+        None if run.cut_off => (
+            "▲",
+            Tone::Careful.style(),
+            "cut off before it told how it ended".to_owned(),
+        ),
         None => ("▶", Tone::Busy.style(), "in progress".to_owned()),
         Some(end) if end.exit == 0 => (
             "✓",
@@ -336,7 +355,7 @@ fn recap(end: &End, columns: u16) -> Vec<Line<'static>> {
 }
 
 fn output(frame: &mut Frame<'_>, area: Rect, run: &RunView, model: &Model) {
-    let inner = pane(frame, area, "output");
+    let inner = pane(frame, area, &filtered("output", model));
     super::logs::tail(
         frame,
         inner,

@@ -1,9 +1,11 @@
 //! What an input does. Pure: it changes where the person is, and says what is to be done outside.
 
+mod plays;
+
 use tui_input::{Input as Line, InputRequest};
 
-use super::data::Question;
-use super::form::Form;
+use super::data::{Question, Source};
+use super::form::{About, Form};
 use super::ui::{Confirm, Typing};
 use super::{Effect, Job, Leave, Model};
 use crate::inventory::edit::{Edit, Whom};
@@ -16,6 +18,12 @@ const LONGEST_LINE: usize = 16_000;
 impl Model {
     /// Takes an input; says what is to be done.
     pub fn input(&mut self, input: Input) -> Vec<Effect> {
+        let effects = self.do_input(input);
+        self.keep_row();
+        effects
+    }
+
+    fn do_input(&mut self, input: Input) -> Vec<Effect> {
         match input {
             Input::Key(key) => {
                 self.ui.note = None;
@@ -168,12 +176,20 @@ impl Model {
         if !matches!(self.place(), Place::Typing | Place::Form) {
             return;
         }
-        for c in text.chars().take(LONGEST_LINE) {
-            // A line is one line; what a terminal would obey is no text.
-            let c = if c == '\n' || c == '\t' { ' ' } else { c };
-            if !c.is_control() {
-                self.edit_line(InputRequest::InsertChar(c));
-            }
+        // What is written to the model may have several lines; any other line is one.
+        let of_chat = matches!(self.ui.typing, Some((Typing::Chat, _)));
+        let keeps_lines = of_chat && self.question().is_none() && self.ui.form.is_none();
+        // Terminals send line ends as the key that makes them does.
+        let text = text.replace("\r\n", "\n").replace('\r', "\n");
+        for c in text.trim_end_matches('\n').chars().take(LONGEST_LINE) {
+            let c = match c {
+                '\n' if keeps_lines => '\n',
+                '\n' | '\t' => ' ',
+                // What a terminal would obey is no text.
+                c if c.is_control() => continue,
+                c => c,
+            };
+            self.edit_line(InputRequest::InsertChar(c));
         }
     }
 
@@ -186,6 +202,16 @@ impl Model {
 
     /// Does what a command says.
     pub fn act(&mut self, action: Action) -> Vec<Effect> {
+        if action.needs_hosts() && self.data.source != Source::Hosts {
+            let of_what = match self.data.source {
+                Source::Journal => "this is the journal of a run that is over",
+                _ => "the demo runs by itself on this machine, and q ends it",
+            };
+            self.ui.note = Some(format!(
+                "{of_what}; `windlass` alone works with an inventory's hosts"
+            ));
+            return Vec::new();
+        }
         match action {
             Action::Interrupt => return self.interrupt(),
             Action::Back => return self.back(),
@@ -234,9 +260,12 @@ impl Model {
             }
             Action::Type => self.write(),
             Action::Open => self.open_host(),
-            Action::BringUp => {
-                self.ui.typing = Some((Typing::Model, Line::from("smollm2".to_owned())));
-            }
+            Action::BringUp => match self.no_hosts() {
+                Some(why) => self.ui.note = Some(why),
+                None => {
+                    self.ui.typing = Some((Typing::Model, Line::from("smollm2".to_owned())));
+                }
+            },
             Action::TakeDown => self.take_down(),
             Action::AddHost => {
                 self.go(Screen::Hosts);
@@ -251,10 +280,7 @@ impl Model {
             }
             Action::RemoveHost => {
                 self.go(Screen::Hosts);
-                if let Some(host) = self.chosen_host() {
-                    return vec![Effect::Preview(Edit::Remove(Whom::Host(host.name)))];
-                }
-                self.ui.note = Some("no host of the inventory is chosen".into());
+                return self.remove_host();
             }
             Action::Start | Action::Check => return self.start(action == Action::Check),
             Action::StopRun => self.stop_run(),
@@ -302,7 +328,20 @@ impl Model {
     }
 
     fn interrupt(&mut self) -> Vec<Effect> {
-        let asked = self.ui.confirm.is_some();
+        let leaves = |confirm: &Confirm| {
+            let mut effects = confirm.effects.iter();
+            effects.any(|effect| matches!(effect, Effect::Leave(_)))
+        };
+        let asked = self.ui.confirm.as_ref().is_some_and(leaves);
+        if !asked && self.ui.confirm.take().is_some() {
+            self.ui.note = Some("ctrl-c once more leaves".into());
+            return Vec::new();
+        }
+        // A question that waits is a run's own: leaving is its answer.
+        if !asked && self.question().is_none() && self.close_what_is_typed() {
+            self.ui.note = Some("ctrl-c once more leaves".into());
+            return Vec::new();
+        }
         let runs = self.data.running().any(|run| asks_to_leave(&run.command));
         // The second time is meant.
         if runs && !asked && !self.ui.leaving {
@@ -314,6 +353,20 @@ impl Model {
             return effects;
         }
         vec![Effect::Leave(Leave::Interrupt)]
+    }
+
+    /// Closes the form or the line that is typed; whether there was one.
+    fn close_what_is_typed(&mut self) -> bool {
+        if self.ui.form.take().is_some() {
+            return true;
+        }
+        match self.ui.typing.take() {
+            Some((Typing::Chat, line)) => self.ui.draft = line,
+            Some((Typing::Filter, _)) => self.ui.set_filter(""),
+            Some(_) => {}
+            None => return false,
+        }
+        true
     }
 
     fn back(&mut self) -> Vec<Effect> {
@@ -329,18 +382,16 @@ impl Model {
             self.ui.typing = None;
             return vec![Effect::Dismiss { run }];
         }
-        if self.ui.form.take().is_some() {
+        if self.close_what_is_typed() {
             return Vec::new();
         }
-        match self.ui.typing.take() {
-            Some((Typing::Chat, line)) => self.ui.draft = line,
-            Some((Typing::Filter, _)) => self.ui.set_filter(""),
-            Some(_) => {}
-            None if self.ui.help.is_some() => self.ui.help = None,
-            None if self.ui.enlarged => self.make_small(),
-            None if !self.ui.filter().is_empty() => self.ui.set_filter(""),
-            None if self.ui.screen == Screen::Runs && self.ui.run.is_some() => self.ui.run = None,
-            None => self.frozen = None,
+        let shows_run = self.ui.screen == Screen::Runs && self.ui.run.is_some();
+        match () {
+            () if self.ui.help.is_some() => self.ui.help = None,
+            () if self.ui.enlarged => self.make_small(),
+            () if !self.ui.filter().is_empty() => self.ui.set_filter(""),
+            () if shows_run => self.ui.run = None,
+            () => self.frozen = None,
         }
         Vec::new()
     }
@@ -373,6 +424,13 @@ impl Model {
                 .map(|line| line.value().to_owned())
                 .unwrap_or_default();
             return self.answer(answer);
+        }
+        if let Some(Form {
+            about: About::Play { .. },
+            ..
+        }) = &self.ui.form
+        {
+            return self.accept_play();
         }
         if let Some(form) = &mut self.ui.form {
             return match form.edit() {
@@ -409,7 +467,7 @@ impl Model {
             }
             Typing::Filter | Typing::Answer => Vec::new(),
             Typing::Palette => {
-                let found = command::search(&text);
+                let found = command::search(&text, self.data.source);
                 match found.get(self.ui.pick.min(found.len().saturating_sub(1))) {
                     Some(entry) => {
                         if let Place::On(screen) = entry.place
@@ -420,7 +478,11 @@ impl Model {
                         }
                         self.act(entry.action)
                     }
-                    None => Vec::new(),
+                    None => {
+                        self.ui.note = Some(format!("no command is named \"{text}\""));
+                        self.ui.typing = Some((Typing::Palette, line));
+                        Vec::new()
+                    }
                 }
             }
             Typing::Model if text.is_empty() => Vec::new(),
@@ -464,7 +526,53 @@ impl Model {
         self.ui.choose(row.unwrap_or(0));
     }
 
+    /// Why there are no hosts to work with, where there is no inventory.
+    fn no_hosts(&self) -> Option<String> {
+        let why = self.data.no_inventory.as_ref()?;
+        Some(if self.data.invalid_inventory {
+            format!("the inventory cannot be used: {why}")
+        } else {
+            "there is no inventory yet: press 2, then a, to add a host".to_owned()
+        })
+    }
+
+    /// Takes the chosen host out of the inventory: asks first when something runs there, for who is
+    /// not in the inventory is not reached to be stopped.
+    fn remove_host(&mut self) -> Vec<Effect> {
+        let Some(host) = self.shown_hosts().nth(self.ui.row()) else {
+            self.ui.note = Some("no host is chosen".into());
+            return Vec::new();
+        };
+        let name = host.name.clone();
+        if host.left {
+            self.data.forget_host(&name);
+            self.ui.note = Some(format!("{name} is not looked at any more"));
+            return Vec::new();
+        }
+        if host.listed.is_none() {
+            self.ui.note = Some(format!("{name} is not in the inventory"));
+            return Vec::new();
+        }
+        let remove = Effect::Preview(Edit::Remove(Whom::Host(name.clone())));
+        let Some(stage) = host.stage else {
+            return vec![remove];
+        };
+        let text = format!(
+            "{name} holds stage {stage} of what runs. Out of the inventory it is not reached any more, and its worker may go on there: stop the deployment first, with D on the Overview. Remove it all the same?"
+        );
+        self.ui.confirm = Some(Confirm::sentence(
+            "remove a host that serves",
+            text,
+            vec![remove],
+        ));
+        Vec::new()
+    }
+
     fn take_down(&mut self) {
+        if let Some(why) = self.no_hosts() {
+            self.ui.note = Some(why);
+            return;
+        }
         if let Some(busy) = self.busy() {
             self.ui.note = Some(busy);
             return;
@@ -477,40 +585,6 @@ impl Model {
             "stop the deployment",
             text,
             vec![Effect::Start(Job::Down)],
-        ));
-    }
-
-    fn start(&mut self, check: bool) -> Vec<Effect> {
-        if self.ui.run.is_some() {
-            return Vec::new();
-        }
-        let row = self.ui.row();
-        if let Some((name, _)) = self.data.playbooks.get(row) {
-            let name = name.clone();
-            return self.begin(Job::Playbook { name, check });
-        }
-        let at = row.saturating_sub(self.data.playbooks.len());
-        // The newest run stands first.
-        self.ui.run = self
-            .data
-            .runs
-            .iter()
-            .rev()
-            .nth(at)
-            .map(|run| run.id.clone());
-        self.ui.run_back = 0;
-        Vec::new()
-    }
-
-    fn stop_run(&mut self) {
-        let Some(run) = self.data.running().last() else {
-            self.ui.note = Some("nothing is in progress".into());
-            return;
-        };
-        self.ui.confirm = Some(Confirm::sentence(
-            "stop the run",
-            format!("Interrupt {} (run {})?", run.command, run.id),
-            vec![Effect::Stop(run.id.clone())],
         ));
     }
 

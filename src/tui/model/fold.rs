@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::Message;
-use super::data::{Data, HostView, Line, QUESTIONS, Question, Standing, TurnView};
+use super::data::{Data, Line, QUESTIONS, Question, Standing, TurnView};
 use super::runs::{RunView, level_tone};
+use super::{Message, Play};
 use crate::event::{
     Envelope, Event, Level, RequestState, Scope, Status, Telemetry, WorkerEvent, WorkerState,
 };
@@ -15,6 +15,8 @@ use crate::tui::theme::Tone;
 
 /// Longest answer kept, in bytes.
 const ANSWER: usize = 256 << 10;
+/// Why a host is shown that is not in the inventory, when nothing runs on the others.
+const LEFT: &str = "it left the inventory while its worker ran, and nobody stopped it there: add it again, then stop with D; x takes this row away";
 /// Most choices of a question.
 const CHOICES: usize = 9;
 
@@ -23,8 +25,15 @@ impl Data {
     pub fn message(&mut self, message: Message) {
         match message {
             Message::Standing(standing) => {
-                if matches!(standing, Standing::Absent) {
-                    self.forget_deployment();
+                match &standing {
+                    Standing::Absent => self.nothing_runs(),
+                    Standing::Trouble(_) => {
+                        // What it does now, nobody knows.
+                        self.set_uptime(None);
+                        self.still();
+                    }
+                    Standing::Degraded(_) => self.still(),
+                    _ => {}
                 }
                 self.standing = match standing {
                     Standing::Degraded(why) => Standing::Degraded(shown(&why)),
@@ -34,27 +43,48 @@ impl Data {
             }
             Message::Cluster(name) => self.cluster = shown(&name),
             Message::Record(record) => {
-                self.forget_deployment();
+                let is_new = self
+                    .record
+                    .as_ref()
+                    .is_none_or(|old| old.deployment != record.deployment);
+                if is_new {
+                    self.forget_deployment();
+                }
+                self.looked();
                 self.model = Some(shown(&record.model));
                 self.api = Some(shown(&record.api));
+                let holds = |name: &str| record.stages.iter().any(|stage| stage.host == name);
+                for host in self.hosts.iter_mut().filter(|host| !holds(&host.name)) {
+                    host.forget();
+                }
                 for stage in &record.stages {
                     if let Some(host) = self.host(&stage.host) {
+                        if std::mem::take(&mut host.left) {
+                            host.reason = None;
+                        }
                         host.stage = Some(stage.stage);
                         host.first_layer = Some(stage.first_layer);
                         host.layers = Some(stage.layers);
                         host.piece_bytes = Some(stage.piece_bytes);
-                        host.worker = None;
-                        host.reason = None;
                     }
                 }
                 self.record = Some(record);
             }
-            Message::Uptime(seconds) => self.uptime = Some(seconds),
+            Message::Uptime(seconds) => self.set_uptime(Some(seconds)),
             Message::Inventory(listed) => self.set_inventory(*listed),
-            Message::NoInventory(why) => {
+            Message::NoInventory { why, invalid } => {
                 self.inventory = None;
                 self.no_inventory = Some(shown(&why));
+                self.invalid_inventory = invalid;
             }
+            Message::Source(source) => self.source = source,
+            Message::Ended(run, failure) => {
+                for own in self.runs.iter_mut().filter(|own| own.id == run) {
+                    own.ended(failure.as_ref());
+                }
+                self.questions.retain(|question| question.run != run);
+            }
+            Message::Unasked(run) => self.questions.retain(|question| question.run != run),
             Message::Facts(name, facts) => {
                 if let Some(host) = self.host(&name) {
                     host.facts = Some(facts);
@@ -80,7 +110,11 @@ impl Data {
                 self.playbooks = all
                     .into_iter()
                     .take(1_000)
-                    .map(|(name, about)| (shown(&name), shown(&about)))
+                    .map(|play| Play {
+                        name: shown(&play.name),
+                        about: shown(&play.about),
+                        ..play
+                    })
                     .collect();
             }
             // Of these the person is told, and nothing is kept.
@@ -88,23 +122,36 @@ impl Data {
         }
     }
 
+    /// Nothing runs on the inventory's hosts.
+    fn nothing_runs(&mut self) {
+        self.forget_deployment();
+        self.looked();
+    }
+
+    /// Somebody looked what runs on all hosts that were reached.
+    fn looked(&mut self) {
+        for host in &mut self.hosts {
+            host.looked = host.reached == Some(true);
+        }
+    }
+
     fn forget_deployment(&mut self) {
         self.record = None;
         self.telemetry = None;
-        self.uptime = None;
+        self.is_watched = false;
+        self.set_uptime(None);
         self.model = None;
         self.api = None;
+        let has_inventory = self.inventory.is_some();
         for host in &mut self.hosts {
-            let (name, listed, reached) = (host.name.clone(), host.listed.take(), host.reached);
-            let facts = host.facts.take();
-            let reason = host.reason.take().filter(|_| reached == Some(false));
-            *host = HostView {
-                listed,
-                reached,
-                facts,
-                reason,
-                ..HostView::new(&name)
-            };
+            // Nobody reached it to stop what runs there.
+            let left = has_inventory && host.listed.is_none();
+            let left = left && (host.left || host.stage.is_some());
+            host.left = left;
+            host.forget();
+            if left {
+                host.reason = Some(LEFT.to_owned());
+            }
         }
     }
 
@@ -209,7 +256,14 @@ impl Data {
                 );
                 self.happened(envelope, Tone::Bad, &text);
             }
-            Event::Telemetry(rates) => self.rates(rates),
+            Event::Telemetry(rates) => {
+                let is_of_run = self.runs.iter().any(|run| run.id == envelope.run);
+                // A measurement tells what the watch tells too.
+                if !(is_of_run && self.is_watched) {
+                    self.is_watched = !is_of_run;
+                    self.rates(rates);
+                }
+            }
             Event::Log { level, message } => {
                 if *level >= Level::Info {
                     self.happened(envelope, level_tone(*level), message);
@@ -271,6 +325,7 @@ impl Data {
         match state {
             "unreachable" => {
                 host.reached = Some(false);
+                host.looked = false;
                 host.worker = None;
                 host.busy = 0.0;
                 host.reason = message.as_deref().map(shown);
@@ -295,6 +350,13 @@ impl Data {
     }
 
     fn task_finished(&mut self, envelope: &Envelope, status: Status, message: Option<&str>) {
+        let scope = &envelope.scope;
+        let stops = [&scope.step, &scope.task]
+            .into_iter()
+            .any(|name| matches!(name.as_deref(), Some("stop" | "down")));
+        if stops && matches!(status, Status::Ok | Status::Changed) {
+            self.stopped(scope.host.as_deref().unwrap_or_default());
+        }
         // What was as it should be is in the run; here stands what is news.
         if matches!(status, Status::Ok | Status::Skipped) {
             return;
@@ -313,10 +375,20 @@ impl Data {
         self.happened(envelope, super::runs::tone(status), text.trim_end());
     }
 
+    /// What was left running on a host was stopped.
+    fn stopped(&mut self, name: &str) {
+        if self.left().any(|host| host.name == name) {
+            self.forget_host(name);
+        }
+    }
+
     fn worker(&mut self, envelope: &Envelope, worker: &WorkerEvent) {
         let Some(name) = envelope.scope.host.clone() else {
             return;
         };
+        if worker.state == WorkerState::Stopped {
+            self.stopped(&name);
+        }
         let stage = envelope.scope.stage;
         let first = stage.and_then(|stage| self.first_layer(stage));
         let mut news = None;
@@ -428,13 +500,11 @@ impl Data {
                 0.0
             }
         };
-        self.rates.push((
+        self.push_rates(
             sound(rates.tokens_per_second),
             sound(rates.prompt_tokens_per_second),
-        ));
-        if let Some(uptime) = &mut self.uptime {
-            *uptime += sound(rates.over);
-        }
+            rates.over,
+        );
         for stage in &rates.stages {
             if let Some(host) = self.host(&stage.host) {
                 host.stage = Some(stage.stage);

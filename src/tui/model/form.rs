@@ -1,8 +1,9 @@
-//! The form for a host of the inventory: its fields, and the edit that they make. Pure.
+//! Forms: for a host of the inventory and the edit that its fields make, and for the values of a
+//! playbook and the run that they begin. Pure.
 
 use tui_input::Input;
 
-use super::ListedHost;
+use super::{Job, ListedHost, Play};
 use crate::figures::memory;
 use crate::inventory::edit::{Edit, Whom};
 
@@ -10,22 +11,36 @@ use crate::inventory::edit::{Edit, Whom};
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Its label.
-    pub label: &'static str,
-    /// The inventory's key; empty for the name.
-    pub key: &'static str,
+    pub label: String,
+    /// The inventory's key, or the playbook's value; empty for a host's name.
+    pub key: String,
     /// What it is for.
-    pub hint: &'static str,
+    pub hint: String,
     /// What was there.
     was: String,
     /// What is typed.
     pub input: Input,
 }
 
+/// What a form is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum About {
+    /// A host that is changed; `None` for a new one.
+    Host(Option<String>),
+    /// A playbook that is to be run.
+    Play {
+        /// The playbook.
+        play: Play,
+        /// Whether changes are only computed.
+        check: bool,
+    },
+}
+
 /// The form.
 #[derive(Clone, Debug)]
 pub struct Form {
-    /// The host that is changed; `None` for a new one.
-    pub host: Option<String>,
+    /// What it is for.
+    pub about: About,
     /// Its fields.
     pub fields: Vec<Field>,
     /// The field that is typed in.
@@ -72,6 +87,43 @@ impl Form {
         Self::with(Some(host.name.clone()), host)
     }
 
+    /// For the values of a playbook.
+    pub fn of_play(play: Play, check: bool) -> Self {
+        let field = |(name, value): &(String, String)| Field {
+            label: name.clone(),
+            key: name.clone(),
+            hint: format!("as the playbook has it: {value}"),
+            input: Input::from(value.clone()),
+            was: value.clone(),
+        };
+        Self {
+            fields: play.vars.iter().map(field).collect(),
+            about: About::Play { play, check },
+            at: 0,
+            fault: None,
+        }
+    }
+
+    /// The playbook that is to be run, and the run that was asked for: with the values that differ
+    /// from its own. `None` of a form for something else.
+    pub fn job(&self) -> Option<(&Play, Job)> {
+        let About::Play { play, check } = &self.about else {
+            return None;
+        };
+        let changed = self
+            .fields
+            .iter()
+            .filter(|field| field.input.value() != field.was);
+        let job = Job::Playbook {
+            name: play.name.clone(),
+            check: *check,
+            vars: changed
+                .map(|field| (field.key.clone(), field.input.value().to_owned()))
+                .collect(),
+        };
+        Some((play, job))
+    }
+
     fn with(name: Option<String>, host: &ListedHost) -> Self {
         let value = |key: &str| -> String {
             match key {
@@ -87,16 +139,16 @@ impl Form {
         };
         let is_new = name.is_none();
         Self {
-            host: name,
+            about: About::Host(name),
             fields: FIELDS
                 .iter()
                 .filter(|(_, key, _)| is_new || !key.is_empty())
                 .map(|(label, key, hint)| {
                     let was = value(key);
                     Field {
-                        label,
-                        key,
-                        hint,
+                        label: (*label).to_owned(),
+                        key: (*key).to_owned(),
+                        hint: (*hint).to_owned(),
                         input: Input::from(was.clone()),
                         was,
                     }
@@ -110,7 +162,7 @@ impl Form {
     /// The edit that was asked for.
     ///
     /// # Errors
-    /// When a name is missing, or nothing was changed.
+    /// When a name is missing, nothing was changed, or the form is for something else.
     pub fn edit(&self) -> Result<Edit, String> {
         let value = |field: &Field| field.input.value().trim().to_owned();
         let changed: Vec<String> = self
@@ -119,7 +171,10 @@ impl Form {
             .filter(|field| !field.key.is_empty() && value(field) != field.was)
             .map(|field| format!("{}={}", field.key, value(field)))
             .collect();
-        match &self.host {
+        let About::Host(host) = &self.about else {
+            return Err("this changes no host".into());
+        };
+        match host {
             Some(_) if changed.is_empty() => {
                 Err("nothing was changed: change a field, or leave with esc".into())
             }
@@ -164,6 +219,30 @@ mod tests {
     fn typed(form: &mut Form, label: &str, text: &str) {
         let field = form.fields.iter_mut().find(|f| f.label == label).unwrap();
         field.input = Input::from(text.to_owned());
+    }
+
+    #[test]
+    fn a_playbook_is_begun_with_the_values_that_were_changed_and_no_others() {
+        let play = Play {
+            name: "benchmark".into(),
+            vars: vec![
+                ("concurrency".into(), "1,2,4,8".into()),
+                ("tokens".into(), "128".into()),
+            ],
+            ..Play::default()
+        };
+        let mut form = Form::of_play(play, true);
+        typed(&mut form, "tokens", "32");
+        let (_, job) = form.job().unwrap();
+        assert_eq!(
+            job,
+            Job::Playbook {
+                name: "benchmark".into(),
+                check: true,
+                vars: vec![("tokens".into(), "32".into())],
+            }
+        );
+        assert!(form.edit().is_err() && Form::new().job().is_none());
     }
 
     #[test]

@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use crate::deploy::client::Turn;
 use crate::deploy::remote::record::Record;
-use crate::event::Envelope;
+use crate::event::{Envelope, Failure};
 use crate::facts::Facts;
 use crate::inventory::edit::Edit;
 
-pub use data::{Data, Standing};
+pub use data::{Data, Source, Standing};
 pub use ui::Ui;
 
 /// Something that became known.
@@ -40,8 +40,13 @@ pub enum Message {
     Uptime(f64),
     /// The inventory as it is read.
     Inventory(Box<Listed>),
-    /// There is no inventory, or it is invalid: why.
-    NoInventory(String),
+    /// There is no inventory that can be used.
+    NoInventory {
+        /// Why, as a sentence.
+        why: String,
+        /// Whether there is a file, and something is wrong with it.
+        invalid: bool,
+    },
     /// What was read from a host.
     Facts(String, Box<Facts>),
     /// Lines of a worker's log.
@@ -52,8 +57,14 @@ pub enum Message {
     Preview(Result<Preview, String>),
     /// The inventory was written, or why not.
     Written(Result<String, String>),
-    /// The playbooks that can be run: name, and what it is for.
-    Playbooks(Vec<(String, String)>),
+    /// The playbooks that can be run.
+    Playbooks(Vec<Play>),
+    /// Where what is shown comes from.
+    Source(Source),
+    /// A run has ended that tells its summary later, or never: why, when it failed.
+    Ended(String, Option<Failure>),
+    /// Nobody waits any more for answers to this run's questions.
+    Unasked(String),
     /// Worth a line at the bottom.
     Note(String),
 }
@@ -96,6 +107,19 @@ pub struct ListedHost {
     pub groups: Vec<String>,
 }
 
+/// A playbook that can be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Play {
+    /// Its name, or its file.
+    pub name: String,
+    /// What it is for, or what is wrong with it.
+    pub about: String,
+    /// Its values, as they are typed: name, value.
+    pub vars: Vec<(String, String)>,
+    /// Whether one of its tasks stops what runs.
+    pub stops: bool,
+}
+
 /// An edit that was computed and not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
@@ -118,6 +142,8 @@ pub enum Job {
         name: String,
         /// Whether changes are only computed.
         check: bool,
+        /// Values in place of its own, as typed: name, value.
+        vars: Vec<(String, String)>,
     },
     /// Bring this model up.
     Up(String),
@@ -202,6 +228,11 @@ impl Model {
         self.frozen.as_deref().unwrap_or(&self.data)
     }
 
+    /// Takes what a clock says, in seconds since some beginning; whether what is shown is another then.
+    pub fn tick(&mut self, clock: f64) -> bool {
+        self.data.tick(clock)
+    }
+
     /// Takes something that became known.
     pub fn take(&mut self, message: Message) {
         match message {
@@ -227,7 +258,10 @@ impl Model {
                 }
                 self.data.event(&envelope);
             }
-            other => self.data.message(other),
+            other => {
+                self.data.message(other);
+                self.keep_row();
+            }
         }
         if self.data.questions.is_empty() && self.ui.is_answering() {
             self.ui.typing = None;

@@ -82,6 +82,14 @@ impl Model {
         }
     }
 
+    /// Chooses the last row where the chosen one is there no more.
+    pub(super) fn keep_row(&mut self) {
+        let row = self.ui.row();
+        if row > 0 {
+            self.ui.choose(row.min(self.rows().saturating_sub(1)));
+        }
+    }
+
     /// Hosts that the filter lets through.
     pub fn shown_hosts(&self) -> impl Iterator<Item = &super::data::HostView> {
         let filter = self.ui.filter().to_owned();

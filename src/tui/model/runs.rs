@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::data::Line;
 use crate::event::{
-    Envelope, Event, HostCounters, Level, RequestState, Scope, Status, Stream, WorkerState,
+    Envelope, Event, Failure, HostCounters, Level, RequestState, Scope, Status, Stream, WorkerState,
 };
 use crate::tui::ring::Ring;
 use crate::tui::text::shown;
@@ -36,6 +36,8 @@ pub struct RunView {
     pub output: Ring<Line>,
     /// How it ended.
     pub end: Option<End>,
+    /// Whether it was cut off before it could tell how it ended.
+    pub cut_off: bool,
 }
 
 /// How a run ended.
@@ -99,6 +101,14 @@ impl TaskView {
                 self.hosts.entry(host.clone()).or_default()
             }
             _ => &mut self.whole,
+        }
+    }
+
+    /// Where it ended on all hosts that began it, what was done for all of them is over too.
+    fn end_whole(&mut self) {
+        let is_over = !self.hosts.is_empty() && self.hosts.values().all(|own| own.status.is_some());
+        if is_over && self.whole.status.is_none() {
+            self.whole = Cell::default();
         }
     }
 
@@ -188,12 +198,24 @@ impl RunView {
                 .collect(),
             output: Ring::new(OUTPUT),
             end: None,
+            cut_off: false,
         }
     }
 
     /// Whether it is in progress.
     pub fn is_open(&self) -> bool {
-        self.end.is_none()
+        self.end.is_none() && !self.cut_off
+    }
+
+    /// It has ended and tells its summary later, or never.
+    pub(super) fn ended(&mut self, failure: Option<&Failure>) {
+        self.end.get_or_insert_with(|| End {
+            exit: failure.map_or(0, |failure| failure.kind.exit().code().into()),
+            error: failure.map(|failure| shown(&failure.message)),
+            hosts: BTreeMap::new(),
+            resume: None,
+            fields: Vec::new(),
+        });
     }
 
     fn task(&mut self, scope: &Scope) -> Option<&mut TaskView> {
@@ -249,16 +271,22 @@ impl RunView {
                     message.as_deref().unwrap_or_default()
                 );
                 self.say(envelope, time, tone(*status), text.trim_end());
-                let is_step = scope.step.is_some();
                 if let Some(task) = self.task(scope) {
                     let cell = task.cell(scope);
                     cell.begun = true;
-                    if !is_step {
+                    if let Some(step) = &scope.step {
+                        // What it does now is not this any more.
+                        if cell.message.as_deref() == Some(&shown(step)) {
+                            cell.message = None;
+                            cell.transfer = None;
+                        }
+                    } else {
                         cell.status = Some(*status);
                         cell.seconds = *seconds;
                         cell.message = message.as_deref().map(shown);
                         cell.transfer = None;
                     }
+                    task.end_whole();
                 }
             }
             Event::Transfer { what, done, total } => {
@@ -367,5 +395,77 @@ pub fn level_tone(level: Level) -> Tone {
         Level::Info => Tone::Plain,
         Level::Warn => Tone::Careful,
         Level::Error => Tone::Bad,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tell(run: &mut RunView, scope: Scope, event: Event) {
+        let envelope = Envelope {
+            v: 1,
+            run: "r".into(),
+            seq: 0,
+            ms: 0,
+            time: String::new(),
+            scope,
+            event,
+        };
+        run.event(&envelope, "");
+    }
+
+    fn step(host: Option<&str>, step: &str) -> Scope {
+        Scope {
+            host: host.map(str::to_owned),
+            step: Some(step.into()),
+            ..Scope::run().in_task("up")
+        }
+    }
+
+    #[test]
+    fn a_task_shows_the_step_that_is_done_now_and_none_after_its_end() {
+        let mut run = RunView::new("r", "playbook run x", false, &["up".into()], String::new());
+        let started = || Event::TaskStarted { message: None };
+        let finished = || Event::TaskFinished {
+            status: Status::Ok,
+            seconds: 0.1,
+            message: None,
+        };
+        let whole = |run: &RunView| run.tasks[0].whole.message.clone();
+        let on = |run: &RunView| run.tasks[0].hosts["h1"].message.clone();
+        let host = Scope::host("h1").in_task("up");
+        tell(&mut run, host.clone(), started());
+        tell(&mut run, step(None, "model"), started());
+        assert_eq!(whole(&run).as_deref(), Some("model"));
+        tell(&mut run, step(None, "model"), finished());
+        assert_eq!(whole(&run), None);
+        tell(&mut run, step(Some("h1"), "push"), started());
+        assert_eq!(on(&run).as_deref(), Some("push"));
+        tell(&mut run, step(Some("h1"), "push"), finished());
+        assert_eq!(on(&run), None);
+        // One that never tells its end ends with the task.
+        tell(&mut run, step(None, "4 at once"), started());
+        tell(&mut run, host, finished());
+        assert_eq!(whole(&run), None);
+        assert_eq!(
+            run.tasks[0].state(),
+            Some(TaskState::Ended(Status::Ok)),
+            "it is still shown as running"
+        );
+    }
+
+    #[test]
+    fn a_run_that_tells_no_summary_is_not_in_progress_for_ever() {
+        let mut run = RunView::new("r", "demo", false, &[], String::new());
+        assert!(run.is_open());
+        let failure = Failure::new(crate::event::FailureKind::Worker, "it was killed");
+        run.ended(Some(&failure));
+        assert!(!run.is_open());
+        let end = run.end.as_ref().unwrap();
+        assert_eq!((end.exit, end.error.as_deref()), (1, Some("it was killed")));
+        // A summary that came is not replaced.
+        run.ended(None);
+        assert_eq!(run.end.unwrap().exit, 1);
     }
 }

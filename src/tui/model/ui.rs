@@ -86,7 +86,7 @@ pub struct Ui {
     pub pick: usize,
     /// The chat's line while it is not typed in.
     pub draft: Input,
-    /// The form for a host.
+    /// The form that is open.
     pub form: Option<Form>,
     /// What is asked before it is done.
     pub confirm: Option<Confirm>,

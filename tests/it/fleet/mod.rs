@@ -12,4 +12,5 @@ mod push;
 mod refusals;
 mod serve;
 mod source;
+mod verify;
 mod versions;

@@ -43,7 +43,7 @@ fn what_comes_with_windlass_is_listed_shown_and_valid() {
         .iter()
         .map(|one| one["name"].as_str().unwrap())
         .collect();
-    for name in ["candle-pipeline", "benchmark", "teardown"] {
+    for name in ["candle-pipeline", "benchmark", "verify", "teardown"] {
         assert!(names.contains(&name), "{names:?}");
         desk.json(&["playbook", "check", name]).ended(0);
         let shown = desk.json(&["playbook", "show", name]).ended(0);

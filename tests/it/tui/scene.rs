@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
+use windlass::deploy::remote::record::{Record, StageRecord};
 use windlass::event::{
     Envelope, Event, Failure, FailureKind, HostCounters, Level, Quantiles, RequestState, Scope,
     StageRate, Status, Stream, Summary, Telemetry, WorkerEvent, WorkerState,
@@ -13,7 +14,7 @@ use windlass::event::{
 use windlass::facts::Facts;
 use windlass::tui::draw;
 use windlass::tui::input::{Input, Key};
-use windlass::tui::model::{Effect, Listed, ListedHost, Message, Model, Standing};
+use windlass::tui::model::{Effect, Listed, ListedHost, Message, Model, Play, Standing};
 use windlass::tui::theme::Theme;
 
 /// All a terminal can do.
@@ -101,6 +102,38 @@ fn facts() -> Facts {
     facts
 }
 
+/// The record of a deployment on halo1 and halo2.
+pub fn record(deployment: &str) -> Record {
+    let stage = |stage: u32, host: &str| StageRecord {
+        stage,
+        host: host.into(),
+        data: format!("192.168.1.{}:47600", 11 + stage),
+        first_layer: stage * 15,
+        layers: 15,
+        piece_bytes: 48_100_000,
+        threads: 4,
+        program_sha256: "0f".repeat(32),
+    };
+    Record {
+        v: 1,
+        cluster: "halo".into(),
+        deployment: deployment.into(),
+        version: "0.1.0".into(),
+        worker_sha256: "0f".repeat(32),
+        model: "smollm2".into(),
+        model_sha256: "1e".repeat(32),
+        context: 4096,
+        concurrency: 8,
+        kv_blocks: 1024,
+        api: "127.0.0.1:8080".into(),
+        api_key_sha256: None,
+        by: "ai@desk".into(),
+        at: "2026-01-02T12:00:00Z".into(),
+        stages: vec![stage(0, "halo1"), stage(1, "halo2")],
+        left_out: Vec::new(),
+    }
+}
+
 /// Rates of two stages.
 pub fn rates(generated: f64, prompt: f64) -> Event {
     let stage = |stage: u32, host: &str, busy| StageRate {
@@ -133,14 +166,21 @@ pub fn serving() -> Model {
     let mut model = Model::new(0);
     model.take(Message::Inventory(Box::new(listed())));
     model.take(Message::Playbooks(vec![
-        (
-            "candle-pipeline".into(),
-            "from bare hosts to a benchmark".into(),
-        ),
-        (
-            "teardown".into(),
-            "stop all and remove what was left".into(),
-        ),
+        Play {
+            name: "candle-pipeline".into(),
+            about: "from bare hosts to a benchmark".into(),
+            vars: vec![
+                ("concurrency".into(), "1,2,4,8".into()),
+                ("model".into(), "smollm2".into()),
+            ],
+            ..Play::default()
+        },
+        Play {
+            name: "teardown".into(),
+            about: "stop all and remove what was left".into(),
+            vars: vec![("pieces".into(), "false".into())],
+            stops: true,
+        },
     ]));
     for name in ["halo1", "halo2"] {
         let state = "reached".into();

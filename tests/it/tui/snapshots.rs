@@ -134,11 +134,19 @@ fn form_and_difference() {
 }
 
 #[test]
+fn values_of_a_playbook() {
+    let mut model = serving();
+    press(&mut model, &["4", "enter", "tab", "\"-large\""]);
+    check("playbook-form", &mut model);
+}
+
+#[test]
 fn empty_states_say_what_to_do_next() {
     let mut model = Model::new(0);
-    model.take(Message::NoInventory(
-        "there is no inventory, neither ./inventory.toml nor /home/ai/.config/windlass/inventory.toml".into(),
-    ));
+    model.take(Message::NoInventory {
+        why: "there is no inventory, neither ./inventory.toml nor /home/ai/.config/windlass/inventory.toml".into(),
+        invalid: false,
+    });
     check("no-inventory", &mut model);
     model.take(Message::Inventory(Box::new(listed())));
     model.take(Message::Standing(Standing::Absent));

@@ -17,8 +17,11 @@ const MOST: usize = 2_000;
 #[derive(Debug)]
 pub struct Speeds {
     every: f64,
+    /// Where the next rates begin.
+    base: Option<HeadStatus>,
+    /// What the head said last, with its own time.
     last: Option<HeadStatus>,
-    /// The head's clock, seconds, as it said last.
+    /// The head's clock, seconds, as far as it is known.
     now: f64,
     requests: VecDeque<Ended>,
 }
@@ -36,6 +39,7 @@ impl Speeds {
     pub fn new(every: f64) -> Self {
         Self {
             every,
+            base: None,
             last: None,
             now: 0.0,
             requests: VecDeque::new(),
@@ -44,30 +48,37 @@ impl Speeds {
 
     /// A reading; gives rates when the last ones are old enough.
     pub fn status(&mut self, status: &HeadStatus) -> Option<Telemetry> {
+        // A head that began anew counts from zero again.
+        let is_anew = self.last.as_ref().is_some_and(|last| {
+            status.uptime_s < last.uptime_s || status.deployment != last.deployment
+        });
+        if is_anew {
+            self.base = None;
+        }
         self.now = status.uptime_s;
-        let Some(last) = &self.last else {
-            self.last = Some(status.clone());
+        self.last = Some(status.clone());
+        let Some(base) = &self.base else {
+            self.base = Some(status.clone());
             return None;
         };
-        // A head that began anew counts from zero again.
-        if status.uptime_s < last.uptime_s || status.deployment != last.deployment {
-            self.last = Some(status.clone());
+        if status.uptime_s - base.uptime_s < self.every {
             return None;
         }
-        if status.uptime_s - last.uptime_s < self.every {
-            return None;
-        }
-        let rates = rates(last, status);
-        self.last = Some(status.clone());
+        let rates = rates(base, status);
+        self.base = Some(status.clone());
         rates.map(|rates| self.with_quantiles(rates))
     }
 
-    /// The head has had nothing new to say: nothing was computed since.
-    pub fn nothing_new(&mut self) -> Option<Telemetry> {
-        let last = self.last.as_ref()?;
-        let mut later = last.clone();
-        later.uptime_s += self.every;
-        let rates = rates(last, &later)?;
+    /// The head has had nothing new to say for so many seconds: nothing was computed in them. What it
+    /// said before and was too early for rates of its own is among these.
+    pub fn nothing_new(&mut self, over: f64) -> Option<Telemetry> {
+        let base = self.base.as_ref()?;
+        let mut later = self.last.clone()?;
+        // Its clock goes on while it is silent.
+        later.uptime_s = later.uptime_s.max(base.uptime_s) + over;
+        let rates = rates(base, &later)?;
+        self.now = later.uptime_s;
+        self.base = Some(later);
         Some(self.with_quantiles(rates))
     }
 
@@ -130,8 +141,30 @@ mod tests {
         assert!(speeds.status(&status(10.25, 105)).is_none());
         let rates = speeds.status(&status(10.5, 120)).unwrap();
         assert_eq!(rates.tokens_per_second, 40.0);
-        let quiet = speeds.nothing_new().unwrap();
+        let quiet = speeds.nothing_new(1.5).unwrap();
         assert_eq!(quiet.tokens_per_second, 0.0);
+    }
+
+    #[test]
+    fn a_last_word_that_came_too_early_for_rates_is_told_once_the_head_is_silent() {
+        let mut speeds = Speeds::new(0.5);
+        let running = |status: HeadStatus, running| HeadStatus { running, ..status };
+        speeds.status(&running(status(10.0, 100), 1));
+        let busy = speeds.status(&running(status(10.5, 120), 1)).unwrap();
+        assert_eq!(busy.running, 1);
+        assert!(speeds.status(&running(status(10.75, 130), 0)).is_none());
+        let end = speeds.nothing_new(1.75).unwrap();
+        assert_eq!((end.running, end.tokens_per_second), (0, 5.0));
+        let quiet = speeds.nothing_new(1.5).unwrap();
+        assert_eq!((quiet.running, quiet.tokens_per_second), (0, 0.0));
+        // What is computed after a silence is not spread over the silence.
+        let again = speeds.status(&running(status(15.0, 150), 1)).unwrap();
+        assert_eq!(again.tokens_per_second, 20.0);
+        // The head's clock may be behind what was thought of it; it did not begin anew for that.
+        speeds.nothing_new(1.5);
+        assert!(speeds.status(&status(16.25, 151)).is_none());
+        let later = speeds.status(&status(17.0, 155)).unwrap();
+        assert_eq!(later.tokens_per_second, 10.0);
     }
 
     #[test]
