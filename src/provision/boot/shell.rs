@@ -226,8 +226,7 @@ impl Reader<'_> {
     fn word(&mut self) -> Result<Word, Refusal> {
         let start = self.at;
         let (mut units, mut parts) = (Vec::new(), Vec::new());
-        loop {
-            let Some(c) = self.peek() else { break };
+        while let Some(c) = self.peek() {
             let quote = match c {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => break,
                 '\'' => Quote::Single,
