@@ -12,7 +12,8 @@
 //! - [`reach`]: the inventory's hosts as sessions, all at once.
 //! - [`facts`]: what was read from a host.
 //! - [`plan`]: which stage holds what; pure.
-//! - [`provision`]: whether hosts are the same where it matters, making them so, and taking that back.
+//! - [`provision`]: whether hosts are the same where it matters, making them so, setting their GPU memory,
+//!   and taking all that back.
 //! - [`deploy`]: keys, pieces, workers, the control connection, the demo.
 //! - [`bench`]: measures what runs.
 //! - [`playbook`]: files of tasks, checked and run.

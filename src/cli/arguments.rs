@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench::BenchArguments;
+use super::memory::MemoryArguments;
 use super::net::NetArguments;
 use super::playbook::PlaybookArguments;
 use super::serve::{
@@ -110,6 +111,8 @@ pub enum Verb {
     Align(AlignArguments),
     /// Measure the links between hosts and say what is wrong with them
     Net(NetArguments),
+    /// How much memory GPUs may use: show, set, give back
+    Memory(MemoryArguments),
     /// Say which host would hold what, or by how much the model does not fit
     Plan(PlanArguments),
     /// Models on this machine: fetch, list, show, verify, remove

@@ -9,6 +9,7 @@ mod demo;
 mod doctor;
 mod facts;
 mod inventory;
+mod memory;
 mod model;
 mod net;
 mod plan;
@@ -95,6 +96,7 @@ fn command(common: &Common, verb: Option<Verb>) -> Exit {
         Some(Verb::Align(arguments)) => align::align(common, &arguments),
         Some(Verb::Verify(arguments)) => verify::verify(common, &arguments),
         Some(Verb::Net(arguments)) => net::net(common, &arguments),
+        Some(Verb::Memory(arguments)) => memory::memory(common, &arguments),
         Some(Verb::Plan(arguments)) => plan::plan(common, &arguments),
         Some(Verb::Model(arguments)) => model::model(common, &arguments.verb),
         Some(Verb::Playbook(arguments)) => playbook::playbook(common, &arguments.verb),

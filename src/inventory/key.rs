@@ -322,7 +322,7 @@ fn specific(name: &str, address: IpAddr) -> Result<(), String> {
 }
 
 /// Bytes of `110GiB`, `110 GB`, `1.5TiB`, `4096`.
-fn size(name: &str, text: &str) -> Result<u64, String> {
+pub(crate) fn size(name: &str, text: &str) -> Result<u64, String> {
     const UNITS: [(&str, u64); 9] = [
         ("B", 1),
         ("kB", 1_000),

@@ -1,10 +1,12 @@
-//! Making hosts the same: what differs and what mends it. Must not know
+//! What hosts are set up with: what differs and what mends it, what is set and given back. Must not know
 //! playbooks, deployments, nor how anything is shown.
 //!
-//! - [`align`]: what is done about it, and taking it back.
-//! - [`boot`]: kernel parameters where a host keeps them.
+//! - [`align`]: what is done about a difference, and taking it back.
+//! - [`boot`]: kernel parameters, by every mechanism that hosts have for them; pure.
 //! - [`drift`]: what differs between hosts that must be identical.
+//! - [`memory`]: how much memory a host's GPU may use.
 
 pub mod align;
 pub mod boot;
 pub mod drift;
+pub mod memory;

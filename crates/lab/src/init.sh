@@ -49,7 +49,27 @@ mount -o remount,ro,bind "$root/proc/sys"
 [ ! -e "$root/proc/sysrq-trigger" ] || mount --bind /dev/null "$root/proc/sysrq-trigger"
 cat /proc/sys/kernel/random/uuid >"$folder/boot_id"
 mount --bind "$folder/boot_id" "$root/proc/sys/kernel/random/boot_id"
+# Plays boot loader: a host that has a grub.cfg of its own starts with the first command line in it.
+if [ -f "$root/boot/grub/grub.cfg" ]; then
+    sed -n 's/^[[:blank:]]*linux[[:blank:]][[:blank:]]*/BOOT_IMAGE=/p' "$root/boot/grub/grub.cfg" |
+        head -n 1 >"$folder/cmdline"
+fi
 mount --bind "$folder/cmdline" "$root/proc/cmdline"
+# Plays a kernel with an AMD APU, for a host that has this file: what the command line says of its
+# memory shows up under /sys, else half of the machine's memory.
+if [ -f "$root/etc/lab-amdgpu" ]; then
+    total=$(sed -n 's/^MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)
+    pages=$((total / 8))
+    for word in $(cat "$folder/cmdline"); do
+        case $word in ttm.pages_limit=*) pages=${word#*=} ;; esac
+    done
+    module=$folder/sys/module/ttm/parameters card=$folder/sys/class/drm/card0/device
+    mkdir -p "$module" "$card"
+    echo "$pages" >"$module/pages_limit"
+    echo "DRIVER=amdgpu" >"$card/uevent"
+    echo $((pages * 4096)) >"$card/mem_info_gtt_total"
+    mount -t overlay -o "ro,lowerdir=$folder/sys:$root/sys" overlay "$root/sys"
+fi
 
 hostname "$(cat "$root/etc/hostname")"
 echo "$outside" >"$folder/pid"

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::grub;
 use crate::facts::{Settings, settings};
-use crate::provision::boot::grub;
 use crate::provision::drift::{ABSENT, Comparison, Row};
 use crate::ssh::quote;
 

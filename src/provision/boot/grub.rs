@@ -1,384 +1,517 @@
-//! `/etc/default/grub` and the files beside it, which a shell reads: the values that become the kernel's
-//! command line, edited in place. What a shell would compute is not edited. Must not know which
-//! parameters matter.
+//! /etc/default/grub and the files read after it: what the kernel's command line gets from them, and
+//! texts of them with parameters changed. Must not know where grub.cfg lies or who makes it.
+//!
+//! grub-mkconfig gives normal entries `GRUB_CMDLINE_LINUX`, then `GRUB_CMDLINE_LINUX_DEFAULT`; entries
+//! for recovery get the first alone. So a new parameter goes into the second where there is one: a
+//! value that does not boot leaves the way through recovery.
 
-use thiserror::Error;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::parameters::{self, Quotes};
+use super::cmdline::{self, Place};
+use super::edit::spliced;
+use super::shell::{self, Assignment, Quote, What};
+use super::{Parameter, Refusal, Wish, no_carriage_returns};
 
-/// Variables whose values are added to every entry, and to all but the recovery ones. The first one
-/// stands first on the command line (grub manual, "Simple configuration").
-pub const VARIABLES: [&str; 2] = ["GRUB_CMDLINE_LINUX", "GRUB_CMDLINE_LINUX_DEFAULT"];
+/// For all entries.
+pub const LINUX: &str = "GRUB_CMDLINE_LINUX";
+/// For normal entries, behind the other.
+pub const DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 
-/// Why a file is not edited.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum GrubError {
-    /// A shell computes the value.
-    #[error(
-        "line {line}: the value of {variable} is computed by a shell; set {parameter} there by hand"
-    )]
-    Computed {
-        /// The line, from 1.
-        line: usize,
-        /// The variable.
-        variable: String,
-        /// What was to be set.
-        parameter: String,
-    },
-    /// The value goes on over several lines, or its quote does not end.
-    #[error(
-        "line {line}: the value of {variable} does not end on its line; set {parameter} there by hand"
-    )]
-    Open {
-        /// The line, from 1.
-        line: usize,
-        /// The variable.
-        variable: String,
-        /// What was to be set.
-        parameter: String,
-    },
-    /// The value cannot stand in such a file without being read as something else.
-    #[error("{value:?} cannot be written into a file that a shell reads")]
-    Value {
-        /// The value.
-        value: String,
-    },
-    /// Neither variable is set in the file.
-    #[error("neither GRUB_CMDLINE_LINUX nor GRUB_CMDLINE_LINUX_DEFAULT is set in it")]
-    NoVariable,
-}
+/// Stands for what only a shell can tell.
+const UNKNOWN: char = '\u{fffc}';
 
-/// An assignment: where its value stands within the text, quotes left out.
+/// A file with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Assignment {
-    variable: &'static str,
-    line: usize,
-    from: usize,
-    to: usize,
-    quote: Option<char>,
-    /// Whether the quote ends on the line.
-    whole: bool,
+pub struct File {
+    /// Its path.
+    pub path: String,
+    /// Its text.
+    pub text: String,
 }
 
-impl Assignment {
-    fn quotes(&self) -> Quotes {
-        match self.quote {
-            Some('"') => Quotes::Escaped,
-            _ => Quotes::Plain,
+impl File {
+    /// A file.
+    pub fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            text: text.into(),
         }
     }
 }
 
-/// The assignments of the variables, in order.
-fn assignments(text: &str) -> Vec<Assignment> {
-    let mut found = Vec::new();
-    let mut start = 0;
-    for (number, line) in text.split_inclusive('\n').enumerate() {
-        found.extend(assignment(line, number + 1, start));
-        start += line.len();
+/// A refusal with the file that it is about.
+pub type Refused = (String, Refusal);
+
+/// What the files say, the first being /etc/default/grub and the others in the order in which they
+/// are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Values {
+    /// Each variable's value at the end; what only a shell can tell stands in it as U+FFFC.
+    pub variables: BTreeMap<String, String>,
+    /// How often each is assigned.
+    pub assignments: BTreeMap<String, usize>,
+}
+
+impl Values {
+    /// What normal entries get of these files.
+    pub fn command_line(&self) -> String {
+        let of = |name: &str| self.variables.get(name).map(String::as_str);
+        let both: Vec<&str> = [LINUX, DEFAULT]
+            .iter()
+            .filter_map(|name| of(name))
+            .collect();
+        both.join(" ").trim().to_owned()
     }
-    found
-}
 
-fn assignment(line: &str, number: usize, start: usize) -> Option<Assignment> {
-    let bare = line.trim_start();
-    let bare = bare.strip_prefix("export ").map_or(bare, str::trim_start);
-    let (variable, rest) = VARIABLES.iter().find_map(|variable| {
-        let rest = bare.strip_prefix(variable)?;
-        let value = rest.strip_prefix("+=").or_else(|| rest.strip_prefix('='))?;
-        Some((*variable, value))
-    })?;
-    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
-    let value = quote.map_or(rest, |_| rest.get(1..).unwrap_or_default());
-    let from = start + (line.len() - value.len());
-    let (mut to, mut whole) = (value.len(), quote.is_none());
-    let mut escaped = false;
-    for (at, c) in value.char_indices() {
-        let ends = match quote {
-            Some('"') => c == '"' && !escaped,
-            Some(quote) => c == quote,
-            None => c.is_whitespace() || c == '#' || c == ';',
-        };
-        if ends {
-            (to, whole) = (at, true);
-            break;
-        }
-        escaped = c == '\\' && !escaped;
+    /// Whether entries of the Boot Loader Specification are used; `None` when the files do not say.
+    pub fn entries(&self) -> Option<bool> {
+        self.variables
+            .get("GRUB_ENABLE_BLSCFG")
+            .map(|value| value == "true")
     }
-    Some(Assignment {
-        variable,
-        line: number,
-        from,
-        to: from + to,
-        quote,
-        whole,
-    })
 }
 
-/// Whether a shell computes more of a value than the variables themselves.
-fn computed(value: &str, quote: Option<char>) -> bool {
-    quote != Some('\'') && (value.contains('`') || value.contains("$("))
-}
-
-/// Whether a value can stand in either kind of quotes, and without.
-fn is_plain(value: &str) -> bool {
-    value
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"_.,:=/@+%-".contains(&byte))
-}
-
-/// The value that counts in a file, the last on the command line; `Some(None)` for a parameter without
-/// a value.
-pub fn value(text: &str, name: &str) -> Option<Option<String>> {
-    let mut assignments = assignments(text);
-    // Those of GRUB_CMDLINE_LINUX stand before the others, whatever their order in the file.
-    assignments.sort_by_key(|one| VARIABLES.iter().position(|name| *name == one.variable));
-    assignments.iter().rev().find_map(|one| {
-        let line = text.get(one.from..one.to)?;
-        parameters::value(line, name, one.quotes()).map(|value| value.map(str::to_owned))
-    })
-}
-
-/// The text with a parameter set (`value`: `Some(None)` without a value) or taken out (`None`): where it
-/// stands already, else in `GRUB_CMDLINE_LINUX_DEFAULT`, else in the other. All else stays, byte for
-/// byte.
+/// Reads the files.
 ///
 /// # Errors
-/// When the place is not one that can be edited without running a shell.
-pub fn edit(text: &str, name: &str, value: Option<Option<&str>>) -> Result<String, GrubError> {
-    if let Some(Some(value)) = value
-        && !is_plain(value)
-    {
-        return Err(GrubError::Value {
-            value: value.to_owned(),
-        });
+/// When one is not understood.
+pub fn read(files: &[File]) -> Result<Values, Refused> {
+    let read = Read::of(files)?;
+    let mut values = Values::default();
+    for (name, glyphs) in &read.values {
+        values.variables.insert(name.clone(), text(glyphs));
     }
-    let all = assignments(text);
-    let within = |one: &Assignment| text.get(one.from..one.to).unwrap_or_default();
-    let has = |one: &&Assignment| parameters::value(within(one), name, one.quotes()).is_some();
-    let Some(wanted) = value else {
-        return unset(text, name, &all);
-    };
-    let last = |variable: &str| all.iter().rfind(|one| one.variable == variable);
-    let place = all
-        .iter()
-        .rfind(has)
-        .or_else(|| last(VARIABLES[1]))
-        .or_else(|| last(VARIABLES[0]));
-    let place = place.ok_or(GrubError::NoVariable)?;
-    check(place, within(place), name)?;
-    let line = parameters::set(within(place), name, wanted, place.quotes());
-    Ok(put(text, place, &line))
+    for (_, assignment) in &read.assignments {
+        *values
+            .assignments
+            .entry(assignment.name.clone())
+            .or_default() += 1;
+    }
+    Ok(values)
 }
 
-fn unset(text: &str, name: &str, all: &[Assignment]) -> Result<String, GrubError> {
-    let mut out = text.to_owned();
-    // From the end, so that the places before stay where they are.
-    for one in all.iter().rev() {
-        let Some(line) = text.get(one.from..one.to) else {
-            continue;
+/// The files' texts with a wish fulfilled, in the same order.
+///
+/// # Errors
+/// When that cannot be done safely: with the file, the line, and the line to type by hand.
+pub fn edit(files: &[File], wish: &Wish) -> Result<Vec<File>, Refused> {
+    for file in files {
+        no_carriage_returns(&file.text).map_err(|refusal| (file.path.clone(), refusal))?;
+    }
+    let mut files = files.to_vec();
+    for name in &wish.remove {
+        remove(&mut files, name, wish)?;
+    }
+    for parameter in &wish.set {
+        set(&mut files, parameter, wish)?;
+    }
+    Ok(files)
+}
+
+/// The line that does it whatever stands before it.
+pub fn line_by_hand(wish: &Wish) -> String {
+    let words = wish.words().replace('\\', "\\\\").replace('"', "\\\"");
+    format!("{DEFAULT}=\"${DEFAULT} {words}\"")
+}
+
+/// A character of a value with the place it stands at.
+#[derive(Clone, Debug)]
+struct Glyph {
+    c: char,
+    /// Number of the assignment, the place in its file, and the stretch of quoting; `None` for what
+    /// came from elsewhere.
+    home: Option<(usize, Range<usize>, usize)>,
+}
+
+fn text(glyphs: &[Glyph]) -> String {
+    glyphs.iter().map(|glyph| glyph.c).collect()
+}
+
+/// The files as they are understood.
+struct Read {
+    /// Assignments in the order in which they are done, with the number of their file.
+    assignments: Vec<(usize, Assignment)>,
+    /// Values at the end.
+    values: BTreeMap<String, Vec<Glyph>>,
+}
+
+impl Read {
+    fn of(files: &[File]) -> Result<Self, Refused> {
+        let mut read = Self {
+            assignments: Vec::new(),
+            values: BTreeMap::new(),
         };
-        if parameters::value(line, name, one.quotes()).is_some() {
-            check(one, line, name)?;
-            out = put(&out, one, &parameters::unset(line, name, one.quotes()));
+        for (number, file) in files.iter().enumerate() {
+            let found =
+                shell::assignments(&file.text).map_err(|refusal| (file.path.clone(), refusal))?;
+            read.assignments
+                .extend(found.into_iter().map(|assignment| (number, assignment)));
+        }
+        for (number, (_, assignment)) in read.assignments.iter().enumerate() {
+            let own = [LINUX, DEFAULT].contains(&assignment.name.as_str());
+            let mut value = match assignment.appends {
+                true => read
+                    .values
+                    .get(&assignment.name)
+                    .cloned()
+                    .unwrap_or_default(),
+                false => Vec::new(),
+            };
+            for unit in &assignment.units {
+                match &unit.what {
+                    What::Char(c) => value.push(Glyph {
+                        c: *c,
+                        home: own.then(|| (number, unit.range.clone(), unit.part)),
+                    }),
+                    // An unset variable is empty.
+                    What::Variable(name) => {
+                        value.extend(read.values.get(name).cloned().unwrap_or_default());
+                    }
+                    What::Unknown => value.push(Glyph {
+                        c: UNKNOWN,
+                        home: None,
+                    }),
+                }
+            }
+            if assignment.sometimes {
+                value = vec![Glyph {
+                    c: UNKNOWN,
+                    home: None,
+                }];
+            }
+            read.values.insert(assignment.name.clone(), value);
+        }
+        Ok(read)
+    }
+
+    /// The last assignment of a variable.
+    fn last(&self, name: &str) -> Option<(usize, &Assignment)> {
+        let mut all = self.assignments.iter().rev();
+        all.find(|(_, assignment)| assignment.name == name)
+            .map(|(file, assignment)| (*file, assignment))
+    }
+
+    /// Refuses values that cannot be known.
+    fn known(&self, files: &[File], wish: &Wish) -> Result<(), Refused> {
+        for name in [LINUX, DEFAULT] {
+            let value = self.values.get(name);
+            if !value.is_some_and(|value| value.iter().any(|glyph| glyph.c == UNKNOWN)) {
+                continue;
+            }
+            let odd = |assignment: &Assignment| {
+                assignment.name == name
+                    && (assignment.sometimes
+                        || assignment
+                            .units
+                            .iter()
+                            .any(|unit| unit.what == What::Unknown))
+            };
+            let place = self.assignments.iter().rev().find(|(_, found)| odd(found));
+            let (file, line, why) = match place {
+                Some((file, found)) if found.sometimes => {
+                    (*file, found.line, "is assigned only under a condition")
+                }
+                Some((file, found)) => (*file, found.line, "has what only a shell can tell"),
+                None => match self.last(name) {
+                    Some((file, found)) => (file, found.line, "has what only a shell can tell"),
+                    None => continue,
+                },
+            };
+            return Err(refused(files, file, line, &format!("{name} {why}"), wish));
+        }
+        Ok(())
+    }
+}
+
+fn refused(files: &[File], file: usize, line: usize, why: &str, wish: &Wish) -> Refused {
+    let path = files.get(file).map(|file| file.path.clone());
+    let hand = format!("as the last line of that file: {}", line_by_hand(wish));
+    (
+        path.unwrap_or_default(),
+        Refusal::new(line, format!("{why}, so it is not edited")).by_hand(hand),
+    )
+}
+
+/// A place in a file.
+struct Spot {
+    file: usize,
+    range: Range<usize>,
+    quote: Quote,
+}
+
+/// Where the characters `range` of a value stand, when they stand together in one stretch.
+fn spot(read: &Read, glyphs: &[Glyph], range: Range<usize>) -> Option<Spot> {
+    let mut found: Option<(usize, Range<usize>, usize)> = None;
+    for glyph in glyphs.get(range)? {
+        let (number, place, part) = glyph.home.clone()?;
+        found = Some(match found {
+            None => (number, place, part),
+            Some((n, so_far, p)) if (n, p) == (number, part) => (n, so_far.start..place.end, p),
+            Some(_) => return None,
+        });
+    }
+    let (number, range, part) = found?;
+    let (file, assignment) = read.assignments.get(number)?;
+    Some(Spot {
+        file: *file,
+        range,
+        quote: assignment.parts.get(part)?.quote,
+    })
+}
+
+/// Characters of a value by the bytes of its text.
+fn characters(glyphs: &[Glyph], bytes: &Range<usize>) -> Range<usize> {
+    let mut at = 0;
+    let (mut start, mut end) = (glyphs.len(), glyphs.len());
+    for (number, glyph) in glyphs.iter().enumerate() {
+        if at == bytes.start {
+            start = start.min(number);
+        }
+        if at == bytes.end {
+            end = end.min(number);
+        }
+        at += glyph.c.len_utf8();
+    }
+    start..end.max(start)
+}
+
+/// A text as it stands within quotes of this kind; `None` when it cannot.
+fn encoded(text: &str, quote: Quote) -> Option<String> {
+    match quote {
+        Quote::Single => (!text.contains('\'')).then(|| text.to_owned()),
+        Quote::Double => {
+            let mut out = String::new();
+            for c in text.chars() {
+                if "$`\"\\".contains(c) {
+                    out.push('\\');
+                }
+                out.push(c);
+            }
+            Some(out)
+        }
+        Quote::None => {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+            text.chars().all(plain).then(|| text.to_owned())
         }
     }
-    Ok(out)
 }
 
-fn check(place: &Assignment, value: &str, parameter: &str) -> Result<(), GrubError> {
-    let (line, variable) = (place.line, place.variable.to_owned());
-    let parameter = parameter.to_owned();
-    if !place.whole {
-        return Err(GrubError::Open {
-            line,
-            variable,
-            parameter,
-        });
+fn splice(files: &mut [File], file: usize, range: Range<usize>, new: &str) {
+    if let Some(file) = files.get_mut(file) {
+        file.text = spliced(&file.text, range, new);
     }
-    if computed(value, place.quote) {
-        return Err(GrubError::Computed {
-            line,
-            variable,
-            parameter,
-        });
+}
+
+/// The value of one of the two variables, as it stands at the end.
+fn glyphs<'r>(read: &'r Read, name: &str) -> &'r [Glyph] {
+    read.values.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Whether a value goes over to the first process's words.
+fn has_dashes(glyphs: &[Glyph]) -> bool {
+    let words = cmdline::words(&text(glyphs));
+    words.iter().any(|word| word.name == "--")
+}
+
+/// The variables whose words are the kernel's, the one that counts first.
+fn of_kernel(read: &Read) -> &'static [&'static str] {
+    match has_dashes(glyphs(read, LINUX)) {
+        true => &[LINUX],
+        false => &[DEFAULT, LINUX],
+    }
+}
+
+fn remove(files: &mut [File], name: &str, wish: &Wish) -> Result<(), Refused> {
+    for variable in of_kernel(&Read::of(files)?) {
+        // Bounded: each round takes one word out.
+        for _ in 0..64 {
+            let read = Read::of(files)?;
+            let glyphs = glyphs(&read, variable);
+            let line = text(glyphs);
+            let words = cmdline::words(&line);
+            let Some(word) = cmdline::last(&words, name) else {
+                break;
+            };
+            read.known(files, wish)?;
+            let whole = characters(glyphs, &word.range);
+            let Some(place) = spot(&read, glyphs, whole.clone()) else {
+                let at = read.last(variable);
+                let (file, line) = at.map_or((0, 1), |(file, found)| (file, found.line));
+                let why = format!("{} comes from several places", word.name);
+                return Err(refused(files, file, line, &why, wish));
+            };
+            // Blanks before it go along, else those behind it, as far as they stand in one stretch
+            // with it.
+            let blank = |number: usize| glyphs.get(number).is_some_and(|g| cmdline::is_blank(g.c));
+            let mut wide = whole.clone();
+            while wide.start > 0
+                && blank(wide.start - 1)
+                && spot(&read, glyphs, wide.start - 1..wide.end).is_some()
+            {
+                wide.start -= 1;
+            }
+            if wide.start == 0 {
+                wide.start = whole.start;
+                while blank(wide.end) && spot(&read, glyphs, wide.start..wide.end + 1).is_some() {
+                    wide.end += 1;
+                }
+            }
+            let range = spot(&read, glyphs, wide).map_or(place.range, |spot| spot.range);
+            splice(files, place.file, range, "");
+        }
     }
     Ok(())
 }
 
-fn put(text: &str, place: &Assignment, line: &str) -> String {
-    let before = text.get(..place.from).unwrap_or_default();
-    let after = text.get(place.to..).unwrap_or_default();
-    // More than one word needs quotes where there are none.
-    match place.quote.is_none() && line.contains(char::is_whitespace) {
-        true => format!("{before}\"{line}\"{after}"),
-        false => format!("{before}{line}{after}"),
+fn set(files: &mut Vec<File>, parameter: &Parameter, wish: &Wish) -> Result<(), Refused> {
+    let read = Read::of(files)?;
+    read.known(files, wish)?;
+    // The one that counts is the last: that of the second variable, if it has one.
+    for variable in of_kernel(&read) {
+        let glyphs = glyphs(&read, variable);
+        let line = text(glyphs);
+        let words = cmdline::words(&line);
+        if cmdline::last(&words, &parameter.name).is_none() {
+            continue;
+        }
+        let Some(Place::Replace(range)) = cmdline::place_of(&line, parameter) else {
+            return Ok(());
+        };
+        let new = parameter.to_string();
+        let place = spot(&read, glyphs, characters(glyphs, &range));
+        let Some((place, new)) = place.and_then(|place| {
+            let new = encoded(&new, place.quote)?;
+            Some((place, new))
+        }) else {
+            let at = read.last(variable);
+            let (file, line) = at.map_or((0, 1), |(file, found)| (file, found.line));
+            let why = format!("{} comes from several places", parameter.name);
+            return Err(refused(files, file, line, &why, wish));
+        };
+        splice(files, place.file, place.range, &new);
+        return Ok(());
+    }
+    let last = of_kernel(&read)
+        .iter()
+        .find_map(|name| read.last(name).map(|(file, found)| (file, found.clone())));
+    match last {
+        Some((file, assignment)) => {
+            let value = glyphs(&read, &assignment.name);
+            let begins = text(value).trim().is_empty();
+            let before = files.clone();
+            let done = append(
+                files,
+                file,
+                &assignment,
+                parameter,
+                begins,
+                has_dashes(value),
+            );
+            // What was written must be what is read.
+            let counts = read_back(files, &parameter.name)? == Some(parameter.value.clone());
+            if done.is_some() && counts {
+                return Ok(());
+            }
+            *files = before;
+            let why = "a parameter at its end would not be the kernel's";
+            Err(refused(files, file, assignment.line, why, wish))
+        }
+        None => {
+            let Some(first) = files.first_mut() else {
+                return Ok(());
+            };
+            if !first.text.is_empty() && !first.text.ends_with('\n') {
+                first.text.push('\n');
+            }
+            let value = encoded(&parameter.to_string(), Quote::Double).unwrap_or_default();
+            first.text.push_str(&format!("{DEFAULT}=\"{value}\"\n"));
+            Ok(())
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The value of a parameter that the files lead to.
+fn read_back(files: &[File], name: &str) -> Result<Option<String>, Refused> {
+    Ok(cmdline::value(&read(files)?.command_line(), name))
+}
 
-    /// Texts in the forms that distributions and their users have; what `ttm.pages_limit=9` and then
-    /// taking out `quiet` makes of each.
-    const TABLE: &[(&str, &str, &str)] = &[
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet splash ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"splash\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT='quiet nowatchdog'\n# a stray ' here\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT='quiet nowatchdog ttm.pages_limit=9'\n# a stray ' here\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT='nowatchdog'\n# a stray ' here\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=quiet",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=9\"",
-            "GRUB_CMDLINE_LINUX_DEFAULT=",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=ttm.pages_limit=9\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX=\"rhgb quiet\"\nGRUB_TIMEOUT=5\n",
-            "GRUB_CMDLINE_LINUX=\"rhgb quiet ttm.pages_limit=9\"\nGRUB_TIMEOUT=5\n",
-            "GRUB_CMDLINE_LINUX=\"rhgb\"\nGRUB_TIMEOUT=5\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n",
-            "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"ttm.pages_limit=1 b\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\nGRUB_CMDLINE_LINUX=\"ttm.pages_limit=9 b\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"\"\nGRUB_CMDLINE_LINUX=\"ttm.pages_limit=1 b\"\n",
-        ),
-        (
-            "#GRUB_CMDLINE_LINUX_DEFAULT=\"old\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"x\" # mine\n",
-            "#GRUB_CMDLINE_LINUX_DEFAULT=\"old\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"x ttm.pages_limit=9\" # mine\n",
-            "#GRUB_CMDLINE_LINUX_DEFAULT=\"old\"\nGRUB_CMDLINE_LINUX_DEFAULT=\"x\" # mine\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX b quiet\"\n",
-            "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX b quiet ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX=\"a\"\nGRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX b\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT+=\" quiet\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT+=\" quiet ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT+=\"\"\n",
-        ),
-        (
-            "export GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\n",
-            "export GRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=9\"\n",
-            "export GRUB_CMDLINE_LINUX_DEFAULT=\"\"\n",
-        ),
-        (
-            "  GRUB_CMDLINE_LINUX_DEFAULT=\"quiet\"\r\nA=1\r\n",
-            "  GRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=9\"\r\nA=1\r\n",
-            "  GRUB_CMDLINE_LINUX_DEFAULT=\"\"\r\nA=1\r\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX=\"dyndbg=\\\"module a +p\\\" quiet\"\n",
-            "GRUB_CMDLINE_LINUX=\"dyndbg=\\\"module a +p\\\" quiet ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX=\"dyndbg=\\\"module a +p\\\"\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX=\"rd.luks.uuid=l-1 rd.luks.uuid=l-2 quiet\"\n",
-            "GRUB_CMDLINE_LINUX=\"rd.luks.uuid=l-1 rd.luks.uuid=l-2 quiet ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX=\"rd.luks.uuid=l-1 rd.luks.uuid=l-2\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"ttm.pages_limit=1 quiet ttm.pages_limit=2\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"ttm.pages_limit=1 quiet ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"ttm.pages_limit=1 ttm.pages_limit=2\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"loglevel=3 ttm.pages-limit=1\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"loglevel=3 ttm.pages-limit=9\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"loglevel=3 ttm.pages-limit=1\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT='d=\"module a +p\" quiet'\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT='d=\"module a +p\" quiet ttm.pages_limit=9'\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT='d=\"module a +p\"'\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_RECOVERY=\"quiet\"\nGRUB_CMDLINE_LINUX=\"a\"\n",
-            "GRUB_CMDLINE_LINUX_RECOVERY=\"quiet\"\nGRUB_CMDLINE_LINUX=\"a ttm.pages_limit=9\"\n",
-            "GRUB_CMDLINE_LINUX_RECOVERY=\"quiet\"\nGRUB_CMDLINE_LINUX=\"a\"\n",
-        ),
-        (
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet  splash \"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet  splash ttm.pages_limit=9 \"\n",
-            "GRUB_CMDLINE_LINUX_DEFAULT=\" splash \"\n",
-        ),
-    ];
-
-    #[test]
-    fn the_wanted_change_is_made_and_nothing_else_and_twice_changes_nothing() {
-        for (text, set, unset) in TABLE {
-            let once = edit(text, "ttm.pages_limit", Some(Some("9"))).unwrap();
-            assert_eq!(&once, set, "{text:?}");
-            assert_eq!(
-                edit(&once, "ttm.pages_limit", Some(Some("9"))).unwrap(),
-                *set
-            );
-            assert_eq!(
-                value(&once, "ttm.pages_limit"),
-                Some(Some("9".to_owned())),
-                "{text:?}"
-            );
-            let without = edit(text, "quiet", None).unwrap();
-            assert_eq!(&without, unset, "{text:?}");
-            assert_eq!(edit(&without, "quiet", None).unwrap(), *unset);
-        }
+/// Puts a parameter behind the last word of an assignment. `begins`: whether it becomes the first of
+/// the whole value. `behind`: whether words of the first process stand in it. `None` when it would not
+/// become a word of the kernel.
+fn append(
+    files: &mut [File],
+    file: usize,
+    assignment: &Assignment,
+    parameter: &Parameter,
+    begins: bool,
+    behind: bool,
+) -> Option<()> {
+    let word = parameter.to_string();
+    let blank = |what: &What| matches!(what, What::Char(c) if cmdline::is_blank(*c));
+    let own = assignment
+        .units
+        .iter()
+        .rev()
+        .find(|unit| !blank(&unit.what));
+    // What follows `--` is for the first process.
+    let decoded: String = assignment
+        .units
+        .iter()
+        .map(|unit| match &unit.what {
+            What::Char(c) => *c,
+            _ => UNKNOWN,
+        })
+        .collect();
+    let words = cmdline::words(&decoded);
+    let dashes = words.iter().find(|word| word.name == "--");
+    if let Some(dashes) = dashes {
+        let unit = assignment
+            .units
+            .get(decoded.get(..dashes.range.start)?.chars().count())?;
+        let quote = assignment.parts.get(unit.part)?.quote;
+        let new = encoded(&format!("{word} "), quote)?;
+        splice(files, file, unit.range.start..unit.range.start, &new);
+        return Some(());
     }
-
-    #[test]
-    fn what_is_set_anew_goes_away_again_byte_for_byte() {
-        for (text, ..) in TABLE.iter().filter(|(text, ..)| !text.contains("pages")) {
-            let set = edit(text, "ttm.pages_limit", Some(Some("9"))).unwrap();
-            let back = edit(&set, "ttm.pages_limit", None).unwrap();
-            // Quotes that were needed for a second word stay.
-            assert_eq!(
-                back.replace("\"quiet\"", "quiet"),
-                text.replace("\"quiet\"", "quiet")
-            );
-        }
+    if behind {
+        return None;
     }
-
-    #[test]
-    fn what_a_shell_would_compute_is_left_to_a_person_with_the_line() {
-        for (text, line) in [
-            ("A=1\nGRUB_CMDLINE_LINUX=\"$(cat /etc/x)\"\n", "line 2: "),
-            ("GRUB_CMDLINE_LINUX=`x`\n", "line 1: "),
-            ("GRUB_CMDLINE_LINUX=\"a \\\n b\"\n", "line 1: "),
-            ("GRUB_CMDLINE_LINUX='open\n", "line 1: "),
-        ] {
-            let error = edit(text, "a.b", Some(Some("9"))).unwrap_err().to_string();
-            assert!(
-                error.starts_with(line) && error.contains("a.b"),
-                "{text:?}: {error}"
-            );
+    let Some(unit) = own else {
+        let quoted = assignment
+            .parts
+            .iter()
+            .find(|part| part.quote != Quote::None);
+        let lead = if begins { "" } else { " " };
+        match quoted {
+            Some(part) => {
+                let new = encoded(&format!("{lead}{word}"), part.quote)?;
+                splice(files, file, part.inner.start..part.inner.start, &new);
+            }
+            None => {
+                let new = encoded(&format!("{lead}{word}"), Quote::Double)?;
+                let at = assignment.range.start;
+                splice(files, file, at..at, &format!("\"{new}\""));
+            }
         }
-        assert_eq!(edit("A=1\n", "a", Some(None)), Err(GrubError::NoVariable));
-        for value in ["a b", "$x", "a\"", "`x`", "a;b"] {
-            let text = "GRUB_CMDLINE_LINUX=\"\"\n";
-            assert!(edit(text, "a", Some(Some(value))).is_err(), "{value}");
-        }
-        // Where nothing is to go, nothing is touched.
-        let text = "GRUB_CMDLINE_LINUX=\"$(x)\"\n";
-        assert_eq!(edit(text, "a", None).unwrap(), text);
+        return Some(());
+    };
+    let part = assignment.parts.get(unit.part)?;
+    let at = unit.range.end;
+    if part.quote != Quote::None {
+        let new = encoded(&format!(" {word}"), part.quote)?;
+        splice(files, file, at..at, &new);
+        return Some(());
     }
+    let new = encoded(&format!(" {word}"), Quote::Double)?;
+    let source = files.get(file)?.text.get(assignment.range.clone())?;
+    let simple = assignment.units.iter().all(|unit| unit.part == 0) && !source.contains('\\');
+    if simple {
+        splice(files, file, at..at, &format!("{new}\""));
+        let start = assignment.range.start;
+        splice(files, file, start..start, "\"");
+    } else {
+        splice(files, file, at..at, &format!("\"{new}\""));
+    }
+    Some(())
 }

@@ -8,6 +8,7 @@ mod follow;
 mod keys;
 mod kinds;
 mod leaving;
+mod memory;
 mod net;
 mod path;
 mod push;

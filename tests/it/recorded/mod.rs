@@ -6,6 +6,7 @@
 //! finding whose name a half's map has is compared. What is no text to compare, e.g. that a line is
 //! refused, a half looks at by itself and then says [`SEEN`].
 
+mod boot;
 mod gpu;
 mod host;
 
@@ -42,10 +43,10 @@ impl Found {
 type Values = fn(&str, &str, &str) -> Option<BTreeMap<String, String>>;
 
 /// The halves.
-const HALVES: &[Values] = &[host::values, gpu::values];
+const HALVES: &[Values] = &[boot::values, host::values, gpu::values];
 
 /// Folders whose half is not there yet.
-const OTHERS: &[&str] = &["boot-entries", "default-grub", "modprobe", "proc-cmdline"];
+const OTHERS: &[&str] = &[];
 
 /// Records of a file of comma-separated values, with quoted fields (RFC 4180).
 fn records(text: &str) -> Vec<Vec<String>> {
