@@ -34,7 +34,7 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-const SHIPPED: [Shipped; 4] = [
+const SHIPPED: [Shipped; 5] = [
     Shipped {
         name: "candle-pipeline",
         text: include_str!("../../playbooks/candle-pipeline.toml"),

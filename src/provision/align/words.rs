@@ -32,14 +32,6 @@ fn words(line: &str, quotes: Quotes) -> Vec<(usize, usize)> {
     found
 }
 
-/// The parameters of a line, in order, with their values; what follows `--` is for the first process.
-pub fn all(line: &str, quotes: Quotes) -> impl Iterator<Item = (&str, Option<&str>)> {
-    words(line, quotes)
-        .into_iter()
-        .map_while(move |(from, to)| line.get(from..to).filter(|word| *word != "--"))
-        .map(split)
-}
-
 /// A word's name and value; `None` for one that begins what is for the first process.
 fn split(word: &str) -> (&str, Option<&str>) {
     match word.split_once('=') {

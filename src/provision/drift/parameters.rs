@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::provision::boot::parameters::{Quotes, all};
+use crate::provision::boot::cmdline::words;
 
 /// Names of parameters that name a disk, an image or a host, so that identical machines differ in them.
 const OWN: &[&str] = &[
@@ -32,16 +32,13 @@ const OWN: &[&str] = &[
 /// without a value has the value `set`. In names, `-` and `_` are the same.
 pub fn comparable(line: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
-    for (name, value) in all(line, Quotes::Plain) {
-        let value = value.unwrap_or("set");
-        if OWN.contains(&name) {
-            continue;
-        }
-        let entry = found.entry(name.replace('-', "_")).or_default();
+    let words = words(line).into_iter().take_while(|word| word.name != "--");
+    for word in words.filter(|word| !OWN.contains(&word.name.as_str())) {
+        let entry = found.entry(word.name.replace('-', "_")).or_default();
         if !entry.is_empty() {
             entry.push(' ');
         }
-        entry.push_str(value);
+        entry.push_str(word.value.as_deref().unwrap_or("set"));
     }
     found
 }
@@ -67,7 +64,7 @@ mod tests {
             ),
             (
                 r#"dyndbg="module a +p; module b +p" -- single"#,
-                &[("dyndbg", r#""module a +p; module b +p""#)],
+                &[("dyndbg", "module a +p; module b +p")],
             ),
             ("", &[]),
         ];

@@ -152,6 +152,7 @@ mod tests {
             addresses: vec![Address {
                 ip: address.parse().unwrap(),
                 prefix: Some(prefix),
+                dynamic: None,
             }],
             ..Interface::default()
         }
