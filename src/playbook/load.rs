@@ -315,7 +315,7 @@ impl Whole {
                 }
                 Item::Include(include) => {
                     let before = registered.clone();
-                    self.include(place, include, scope, above, registered)?;
+                    self.include(place, *include, scope, above, registered)?;
                     included.extend(registered.difference(&before).cloned());
                 }
             }

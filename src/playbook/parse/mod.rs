@@ -45,7 +45,7 @@ pub enum Item {
     /// A task.
     Task(Box<Task>),
     /// The tasks of another file.
-    Include(Include),
+    Include(Box<Include>),
 }
 
 /// The tasks of another file.

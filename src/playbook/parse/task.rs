@@ -518,7 +518,7 @@ fn include(
     };
     reader.included = true;
     let name = table.get("name").and(shared.name).map(|(name, _)| name);
-    Some(Item::Include(Include {
+    Some(Item::Include(Box::new(Include {
         file,
         place: reader.place(at),
         name,
@@ -527,7 +527,7 @@ fn include(
         when_at: shared.when_at,
         tags: shared.tags,
         vars,
-    }))
+    })))
 }
 
 impl Reader<'_, '_> {
