@@ -16,6 +16,7 @@
 //!   and taking all that back.
 //! - [`deploy`]: keys, pieces, workers, the control connection, the demo.
 //! - [`bench`]: measures what runs.
+//! - [`clone`]: one machine's system onto another's disk.
 //! - [`playbook`]: files of tasks, checked and run.
 //! - [`report`]: readers of the event stream: plain lines, JSON lines, journal.
 //! - [`tui`]: the screens, a reader too.
@@ -23,6 +24,7 @@
 
 pub mod bench;
 pub mod cli;
+pub mod clone;
 pub mod deploy;
 pub mod event;
 pub mod facts;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use super::bench::BenchArguments;
+use super::clone::CloneArguments;
 use super::memory::MemoryArguments;
 use super::net::NetArguments;
 use super::playbook::PlaybookArguments;
@@ -109,6 +110,8 @@ pub enum Verb {
     Verify(VerifyArguments),
     /// Make the hosts the same where windlass can, and say what is left to do by hand
     Align(AlignArguments),
+    /// Copy a host's system onto the disk of another, bootable and with an identity of its own
+    Clone(CloneArguments),
     /// Measure the links between hosts and say what is wrong with them
     Net(NetArguments),
     /// How much memory GPUs may use: show, set, give back

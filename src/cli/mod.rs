@@ -5,6 +5,7 @@
 mod align;
 mod arguments;
 mod bench;
+mod clone;
 mod demo;
 mod doctor;
 mod facts;
@@ -94,6 +95,7 @@ fn command(common: &Common, verb: Option<Verb>) -> Exit {
         Some(Verb::Exec(arguments)) => serve::exec(common, &arguments),
         Some(Verb::Facts(arguments)) => facts::facts(common, &arguments),
         Some(Verb::Align(arguments)) => align::align(common, &arguments),
+        Some(Verb::Clone(arguments)) => clone::clone(common, &arguments),
         Some(Verb::Verify(arguments)) => verify::verify(common, &arguments),
         Some(Verb::Net(arguments)) => net::net(common, &arguments),
         Some(Verb::Memory(arguments)) => memory::memory(common, &arguments),

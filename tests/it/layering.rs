@@ -12,7 +12,7 @@ const ORCHESTRATOR: &[&[&str]] = &[
     &["reach"],
     &["facts", "plan"],
     &["provision", "deploy"],
-    &["bench"],
+    &["bench", "clone"],
     &["playbook"],
     &["report"],
     &["tui"],
@@ -23,7 +23,7 @@ const ORCHESTRATOR: &[&[&str]] = &[
 const WORKER: &[&[&str]] = &[
     &["engine", "text", "host"],
     &["net"],
-    &["stage"],
+    &["stage", "carry"],
     &["head"],
     &["api"],
     &["service"],

@@ -1,6 +1,7 @@
 //! The engine that runs one stage of a model, and the API the head answers.
 
 pub mod api;
+pub mod carry;
 pub mod engine;
 pub mod head;
 pub mod host;

@@ -1,14 +1,14 @@
 //! `windlass-worker`: see [`windlass_worker::run`] and [`windlass_worker::host`].
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use windlass_wire::exit;
-use windlass_worker::host;
+use windlass_worker::{carry, host};
 
 /// One stage of a model, and what a host needs around it. Started by windlass; never needed by hand.
 #[derive(Parser)]
@@ -61,6 +61,11 @@ enum Command {
         #[command(subcommand)]
         end: Link,
     },
+    /// Carry files to another host, or read them
+    Carry {
+        #[command(subcommand)]
+        what: Carry,
+    },
     /// Run the stage of a deployment's folder until told to stop
     Serve {
         /// The folder
@@ -107,6 +112,17 @@ enum Probe {
         #[arg(long)]
         time_ms: u64,
     },
+}
+
+/// Each takes an order on the first line of stdin, and ends when stdin does.
+#[derive(Subcommand)]
+enum Carry {
+    /// Give a program's output to the host that takes it
+    Give,
+    /// Take it as a program's input
+    Take,
+    /// Read a tree of files and tell digests
+    Read,
 }
 
 #[derive(Subcommand)]
@@ -163,10 +179,13 @@ fn main() {
 
 /// Runs a subcommand; `false` when it has said itself why it failed.
 fn run(command: Command) -> Result<bool, Box<dyn std::error::Error>> {
+    if let Command::Carry { what } = &command {
+        return run_carry(what);
+    }
     let mut input = io::stdin().lock();
     let mut output = host::stdout()?;
     match command {
-        Command::Stage | Command::Serve { .. } => {}
+        Command::Stage | Command::Serve { .. } | Command::Carry { .. } => {}
         Command::Describe => {
             let tier = windlass_worker::engine::ops::tier_name();
             host::say(&mut output, &host::describe::describe(tier))?;
@@ -264,4 +283,15 @@ fn run(command: Command) -> Result<bool, Box<dyn std::error::Error>> {
         }
     }
     Ok(true)
+}
+
+/// Runs a subcommand of `carry`. Stdin is read on a thread of its own.
+fn run_carry(what: &Carry) -> Result<bool, Box<dyn std::error::Error>> {
+    let input = BufReader::new(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+    let mut output = host::stdout()?;
+    Ok(match what {
+        Carry::Give => carry::give::run(&carry::order(input)?, &mut output),
+        Carry::Take => carry::take::run(&carry::order(input)?, &mut output),
+        Carry::Read => carry::read::run(&carry::order(input)?, &mut output),
+    })
 }

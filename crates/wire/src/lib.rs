@@ -2,6 +2,7 @@
 //!
 //! - [`frame`]: the data plane between stages; a fixed header, a row table, a payload.
 //! - [`host`]: controller and worker's program on a host, over a channel: pieces, probes, locks.
+//! - [`carry`]: a stream of bytes from one host to another.
 //! - [`link`]: the two ends of a measured link, to each other and to their controller.
 //! - [`source`]: controller and a host that holds a model file, likewise.
 //! - [`reader`]: takes frames off any stream of bytes.
@@ -12,6 +13,7 @@
 
 pub mod api;
 pub mod assignment;
+pub mod carry;
 pub mod frame;
 pub mod host;
 pub mod link;

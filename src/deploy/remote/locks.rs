@@ -41,7 +41,7 @@ impl From<NotTaken> for Failure {
 }
 
 /// Reads one line of a worker's subcommand as a message, with caps on bytes and time.
-pub(super) async fn next_line<T: serde::de::DeserializeOwned>(
+pub async fn next_line<T: serde::de::DeserializeOwned>(
     from: &mut (impl tokio::io::AsyncBufRead + Unpin),
     patience: Duration,
 ) -> Result<T, String> {

@@ -154,7 +154,7 @@ async fn listen(end: &Endpoint, nonce: &str) -> Result<Option<Stream>, Breach> {
 }
 
 /// The address as text, with the scope of a link-local one.
-pub(super) fn scoped(address: &SocketAddr) -> String {
+pub fn scoped(address: &SocketAddr) -> String {
     match address {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
         other => other.ip().to_string(),

@@ -54,7 +54,7 @@ pub fn listen(
 }
 
 /// Why an address could not be listened at.
-pub(super) fn not_bound(address: SocketAddr, error: &io::Error) -> Listening {
+pub fn not_bound(address: SocketAddr, error: &io::Error) -> Listening {
     match error.kind() {
         io::ErrorKind::AddrInUse => Listening::Busy {
             by: busy::holder(address),

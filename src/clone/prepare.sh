@@ -1,0 +1,32 @@
+# Writes the new disk's table and file systems and mounts them. Wants $disk, $token, $size, $folder,
+# $fresh, $table; make_file_systems, mount_all and node stand behind it.
+set -eu
+die() { echo "$1" >&2; exit 9; }
+[ -b "$disk" ] || die "there is no disk $disk any more"
+# The very disk that was confirmed, looked at again now.
+said() { lsblk --nodeps --noheadings --bytes --output "$1" "$disk" | sed 's/^[[:space:]]*//; s/[[:space:]]*$//; s/[[:space:]][[:space:]]*/_/g'; }
+now=$(said SERIAL)
+if [ -z "$now" ]; then
+    now=$(said WWN)
+    if [ -n "$now" ]; then
+        now=$now-$(said SIZE)
+    else
+        first=$(dd if="$disk" bs=1048576 count=1 2>/dev/null | sha256sum | cut -c 1-12)
+        now=$(basename "$disk")-$(said SIZE)-$first
+    fi
+fi
+[ "$now" = "$token" ] || die "$disk is $now now, and $token was confirmed: nothing was written"
+if lsblk --list --noheadings --output MOUNTPOINTS "$disk" | grep -q '[^[:space:]]'; then
+    die "$disk is in use: nothing was written"
+fi
+mkdir -p "$folder"
+if [ "$fresh" = yes ]; then
+    partx -d "$disk" >/dev/null 2>&1 || true
+    wipefs --all --force --quiet "$disk"
+    # Neither an old table's copy nor an old boot loader may be found again.
+    dd if=/dev/zero of="$disk" bs=1048576 count=1 conv=notrunc,fsync 2>/dev/null
+    printf '%s' "$table" | sfdisk --quiet --wipe always --wipe-partitions always --no-reread --no-tell-kernel "$disk"
+    sync
+    partx -a "$disk" >/dev/null 2>&1 || partx -u "$disk"
+    if command -v udevadm >/dev/null 2>&1; then udevadm settle --timeout=10 || true; fi
+fi

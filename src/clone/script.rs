@@ -1,0 +1,493 @@
+//! What hosts are told to do, as scripts of a POSIX shell. Must not know sessions.
+
+use super::disks::{COLUMNS, FOLDER};
+use super::identity::{FIXED, REMOVED, SECRETS, fstab};
+use super::judge;
+use super::layout::{LINUX, Part};
+use super::source::{BIOS_BOOT, Volume};
+use crate::ssh::quote;
+
+/// How the name of a partition begins whose content is not all there yet.
+pub const UNFINISHED: &str = "windlass-unfinished-";
+/// How the name of a snapshot begins that is made for this.
+pub const SNAPSHOT: &str = ".windlass-clone-";
+
+const LOOK: &str = include_str!("look.sh");
+const PREPARE: &str = include_str!("prepare.sh");
+const PATH: &str = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\nexport PATH LC_ALL=C\n";
+
+/// Says what a host is, and what its disk `disk` is.
+pub fn look(disk: Option<&str>) -> String {
+    let tools: Vec<String> = judge::tools().iter().map(|tool| quote(tool)).collect();
+    format!(
+        "disk={}\ntools={}\ncolumns={COLUMNS}\n{LOOK}",
+        quote(disk.unwrap_or_default()),
+        quote(&tools.join(" "))
+    )
+}
+
+/// Ends the mounts of a run, or of all runs.
+pub fn leave(run: Option<&str>) -> String {
+    let folder = match run {
+        Some(run) => format!("{FOLDER}/{run}"),
+        None => FOLDER.to_owned(),
+    };
+    format!(
+        "{PATH}cut -d ' ' -f 5 /proc/self/mountinfo | grep -F {}/ | sort -r | while read -r at; do umount \"$at\" || umount -l \"$at\"; done\n\
+         # Never through a mount that is left.\n\
+         grep -qF {}/ /proc/self/mountinfo || rm -rf --one-file-system {}\nexit 0\n",
+        quote(&folder),
+        quote(&folder),
+        quote(&folder)
+    )
+}
+
+/// Where a volume is seen on its host.
+pub fn view(run: &str, at: usize) -> String {
+    format!("{FOLDER}/{run}/from/{at}")
+}
+
+/// Where a new file system is mounted.
+pub fn new(run: &str, at: usize) -> String {
+    format!("{FOLDER}/{run}/to/{at}")
+}
+
+/// Mounts every volume of the source once more, to be seen without what is mounted over it, and says
+/// how full each is and whether it holds a system.
+pub fn views(run: &str, volumes: &[Volume]) -> String {
+    let mut out = format!("set -e\n{PATH}");
+    for (at, volume) in volumes.iter().enumerate() {
+        if volume.kind == "swap" {
+            continue;
+        }
+        let (here, device) = (quote(&view(run, at)), quote(&volume.path));
+        out.push_str(&format!("mkdir -p {here}\n"));
+        match (volume.kind.as_str(), volume.mounted.first()) {
+            // With all its subvolumes, to make snapshots.
+            ("btrfs", Some(_)) => out.push_str(&format!("mount -t btrfs -o subvolid=5 {device} {here}\n")),
+            (_, Some((at, root))) if root == "/" => out.push_str(&format!(
+                "mount --bind {} {here}\nmount --make-private {here}\n",
+                quote(at)
+            )),
+            // Without its journal where that may be: the disk is only read.
+            _ => out.push_str(&format!(
+                "mount -o ro,noload {device} {here} 2>/dev/null || mount -o ro,norecovery {device} {here} 2>/dev/null || mount -o ro {device} {here}\n"
+            )),
+        }
+        out.push_str(&format!(
+            "printf '\\n@@windlass used {at}\\n'\ndf --block-size=1 --output=used {here} | tail -n 1\n"
+        ));
+        if volume.kind == "btrfs" {
+            out.push_str(&format!(
+                "printf '\\n@@windlass snapshots {at}\\n'\nls -A {here} | grep '^{SNAPSHOT}' || true\n"
+            ));
+        }
+        for root in volume.subvolumes() {
+            let root = quote(&format!("{}{}", view(run, at), root));
+            out.push_str(&format!(
+                "if [ -e {root}/etc/fstab ] && [ -d {root}/usr ]; then printf '\\n@@windlass root\\n{at}\\n%s\\n' {root}; fi\n"
+            ));
+        }
+    }
+    out
+}
+
+/// Says of the system below `root` what its copy must know, and what of it is secret.
+pub fn system(root: &str) -> String {
+    let root = quote(root);
+    let mut out = format!(
+        "{PATH}cd {root} || exit 1\n\
+         section() {{ printf '\\n@@windlass %s\\n' \"$1\"; }}\n\
+         section fstab\ncat etc/fstab 2>/dev/null\n\
+         section hosts\ncat etc/hosts 2>/dev/null\n\
+         section hostname\ncat etc/hostname 2>/dev/null\n\
+         section release\n( . ./etc/os-release && printf '%s\\n' \"$PRETTY_NAME\" ) 2>/dev/null\n\
+         section loaders\nfor one in usr/sbin/grub-install sbin/grub-install usr/sbin/grub2-install sbin/grub2-install usr/bin/grub-install; do if [ -x \"$one\" ]; then echo \"/$one\"; fi; done\n\
+         section secrets\n"
+    );
+    for (what, patterns) in SECRETS {
+        out.push_str(&format!(
+            "for one in {}; do if [ -e \"$one\" ]; then printf '%s: /%s\\n' {} \"$one\"; fi; done\n",
+            patterns.join(" "),
+            quote(what)
+        ));
+    }
+    out.push_str("section fixed\n");
+    for (what, patterns, words) in FIXED {
+        out.push_str(&format!(
+            "for one in {}; do if [ -f \"$one\" ] && grep -Eq {} \"$one\"; then printf '%s in /%s\\n' {} \"$one\"; fi; done\n",
+            patterns.join(" "),
+            quote(words),
+            quote(what)
+        ));
+    }
+    out.push_str("exit 0\n");
+    out
+}
+
+/// Makes a read-only snapshot unless it is there; older ones of this kind are removed.
+pub fn snapshot(top: &str, subvolume: &str, name: &str, key: &str) -> String {
+    let (from, own) = (
+        quote(&format!("{top}{subvolume}")),
+        format!("{SNAPSHOT}{key}-"),
+    );
+    let top = quote(top);
+    format!(
+        "{PATH}cd {top} || exit 1\n\
+         for one in {SNAPSHOT}*; do case $one in {own}*) ;; *) [ ! -e \"$one\" ] || btrfs subvolume delete \"$one\" >/dev/null ;; esac; done\n\
+         if [ ! -e {name} ]; then sync -f . ; btrfs subvolume snapshot -r {from} {name} >/dev/null; fi\n",
+        name = quote(name)
+    )
+}
+
+/// Removes all snapshots of this kind.
+pub fn forget(top: &str) -> String {
+    format!(
+        "{PATH}cd {} || exit 0\nfor one in {SNAPSHOT}*; do [ ! -e \"$one\" ] || btrfs subvolume delete \"$one\" >/dev/null; done\n",
+        quote(top)
+    )
+}
+
+/// A new partition with its identifiers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct New {
+    /// Size, type, and which volume goes there.
+    pub part: Part,
+    /// Identifier of the file system; empty without one.
+    pub uuid: String,
+    /// Identifier of the partition.
+    pub part_uuid: String,
+}
+
+/// The node of a disk's partition, by number from 1.
+pub fn node(disk: &str, number: usize) -> String {
+    match disk.chars().last().is_some_and(|c| c.is_ascii_digit()) {
+        true => format!("{disk}p{number}"),
+        false => format!("{disk}{number}"),
+    }
+}
+
+/// Writes a table whose partitions are all called unfinished, makes file systems and mounts them. When
+/// not `fresh`, only mounts them.
+pub fn prepare(
+    run: &str,
+    key: &str,
+    (disk, token): (&str, &str),
+    news: &[New],
+    volumes: &[Volume],
+    fresh: bool,
+) -> String {
+    let mut table = "label: gpt\n".to_owned();
+    for new in news {
+        // What firmware or a boot loader looks for is named last; GRUB's own partition is empty until then.
+        let kind = match new.part.kind {
+            BIOS_BOOT => BIOS_BOOT,
+            _ => LINUX,
+        };
+        table.push_str(&format!(
+            "size={}MiB, type={kind}, uuid={}, name=\"{UNFINISHED}{key}\"\n",
+            new.part.size >> 20,
+            new.part_uuid
+        ));
+    }
+    let mut out = format!(
+        "{PATH}disk={}\ntoken={}\nfolder={}\nfresh={}\ntable={}\n{PREPARE}",
+        quote(disk),
+        quote(token),
+        quote(&format!("{FOLDER}/{run}/to")),
+        if fresh { "yes" } else { "no" },
+        quote(&table)
+    );
+    for (index, one) in news.iter().enumerate() {
+        let device = quote(&node(disk, index + 1));
+        out.push_str(&format!(
+            "tries=0\nuntil [ -b {device} ]; do tries=$((tries + 1)); [ $tries -lt 100 ] || die \"the kernel does not show {device}\"; sleep 0.1; done\n"
+        ));
+        let Some((at, volume)) = one.part.volume.and_then(|at| Some((at, volumes.get(at)?))) else {
+            continue;
+        };
+        // What has no snapshot begins anew.
+        if fresh || volume.kind != "btrfs" {
+            out.push_str(&make(volume, &one.uuid, &device));
+        }
+        if volume.kind == "swap" {
+            continue;
+        }
+        let here = quote(&new(run, at));
+        let options = match volume.kind.as_str() {
+            "btrfs" => "-o subvolid=5 ",
+            _ => "",
+        };
+        out.push_str(&format!(
+            "mkdir -p {here}\nmount {options}{device} {here}\n"
+        ));
+        for root in volume.subvolumes() {
+            if root.is_empty() {
+                continue;
+            }
+            let made = quote(&format!("{}{root}", new(run, at)));
+            out.push_str(&format!(
+                "mkdir -p \"$(dirname {made})\"\n[ -e {made} ] || btrfs subvolume create {made} >/dev/null\n"
+            ));
+        }
+    }
+    out
+}
+
+fn make(volume: &Volume, uuid: &str, device: &str) -> String {
+    let label = |flag: &str| match &volume.label {
+        Some(label) => format!(" {flag} {}", quote(label)),
+        None => String::new(),
+    };
+    match volume.kind.as_str() {
+        "swap" => format!("mkswap -U {uuid}{} {device} >/dev/null\n", label("-L")),
+        "vfat" => format!(
+            "mkfs.vfat -i {}{} {device} >/dev/null\n",
+            uuid.replace('-', ""),
+            label("-n")
+        ),
+        "xfs" => format!("mkfs.xfs -q -f -m uuid={uuid}{} {device}\n", label("-L")),
+        "btrfs" => format!("mkfs.btrfs -q -f -U {uuid}{} {device}\n", label("-L")),
+        // Newer defaults are not read by older kernels and boot loaders, which the copy may have.
+        kind => format!(
+            "mkfs.{kind} -q -F -U {uuid}{label} -O ^orphan_file,^metadata_csum_seed {device} 2>/dev/null || mkfs.{kind} -q -F -U {uuid}{label} {device}\n",
+            label = label("-L")
+        ),
+    }
+}
+
+/// Where the new system is put together to be finished.
+pub fn root(run: &str) -> String {
+    format!("{FOLDER}/{run}/root")
+}
+
+/// Puts the new system together below one folder, as it will be mounted.
+pub fn assemble(
+    run: &str,
+    disk: &str,
+    news: &[New],
+    volumes: &[Volume],
+    subvolume: &str,
+) -> String {
+    let mut places: Vec<(String, String, String)> = Vec::new();
+    for (index, new) in news.iter().enumerate() {
+        let Some(volume) = new.part.volume.and_then(|at| volumes.get(at)) else {
+            continue;
+        };
+        let Some(place) = volume.place.as_ref().filter(|_| volume.kind != "swap") else {
+            continue;
+        };
+        let options = match (volume.kind.as_str(), place.as_str()) {
+            ("btrfs", "/") => format!("-o subvol={} ", quote(subvolume)),
+            _ => String::new(),
+        };
+        places.push((place.clone(), options, node(disk, index + 1)));
+    }
+    places.sort();
+    let mut out = format!("set -e\n{PATH}");
+    for (place, options, device) in places {
+        let at = quote(&format!("{}{}", root(run), place));
+        out.push_str(&format!(
+            "mkdir -p {at}\nmount {options}{} {at}\n",
+            quote(&device)
+        ));
+    }
+    out
+}
+
+/// What the new identity is made of.
+pub struct Identity<'a> {
+    /// Name of the new system.
+    pub hostname: &'a str,
+    /// Its machine id.
+    pub machine_id: &'a str,
+    /// Its fstab.
+    pub fstab: &'a str,
+    /// Its hosts.
+    pub hosts: &'a str,
+    /// Old and new identifiers of file systems and partitions.
+    pub pairs: &'a [(String, String)],
+    /// Swap files, from its root, with their bytes.
+    pub swap_files: &'a [(String, u64)],
+}
+
+/// Gives the new system below its root an identity of its own; says its SSH host key.
+pub fn identify(run: &str, identity: &Identity<'_>) -> String {
+    let mut out = format!(
+        // A link may lead out of the copy, to the medium that this runs from.
+        "set -e\n{PATH}cd {}\n\
+         own() {{ case $(readlink -f \"$(dirname \"$1\")\") in \"$PWD\" | \"$PWD\"/*) true ;; *) false ;; esac }}\n",
+        quote(&root(run))
+    );
+    for (_, patterns) in REMOVED {
+        out.push_str(&format!(
+            "for one in {}; do if own \"$one\"; then rm -rf -- \"$one\"; fi; done\n",
+            patterns.join(" ")
+        ));
+    }
+    let put = |path: &str, text: &str| format!("printf %s {} >{path}\n", quote(text));
+    out.push_str(&put("etc/hostname", &format!("{}\n", identity.hostname)));
+    out.push_str(&put(
+        "etc/machine-id",
+        &format!("{}\n", identity.machine_id),
+    ));
+    out.push_str(
+        "if [ -e var/lib/dbus/machine-id ] && [ ! -L var/lib/dbus/machine-id ]; then cat etc/machine-id >var/lib/dbus/machine-id; fi\n",
+    );
+    out.push_str(&put("etc/fstab", identity.fstab));
+    if !identity.hosts.is_empty() {
+        out.push_str(&put("etc/hosts", identity.hosts));
+    }
+    let edits: String = identity
+        .pairs
+        .iter()
+        .filter(|(old, new)| fstab::is_identifier(old) && fstab::is_identifier(new))
+        .map(|(old, new)| format!("s/{old}/{new}/gI\n"))
+        .collect();
+    if !edits.is_empty() {
+        out.push_str(&format!(
+            "for one in etc/crypttab etc/default/grub etc/default/grub.d/* etc/kernel/cmdline etc/initramfs-tools/conf.d/* etc/dracut.conf.d/* boot/loader/entries/* boot/grub/*.cfg boot/grub/grubenv boot/grub2/*.cfg boot/grub2/grubenv boot/efi/EFI/*/*.cfg boot/efi/loader/entries/* efi/EFI/*/*.cfg efi/loader/entries/* boot/EFI/*/*.cfg; do\n\
+             if [ -f \"$one\" ] && [ ! -L \"$one\" ] && own \"$one\"; then sed -i {} \"$one\"; fi\ndone\n",
+            quote(&edits)
+        ));
+    }
+    for (path, bytes) in identity.swap_files {
+        let path = quote(path.trim_start_matches('/'));
+        out.push_str(&format!(
+            "mkdir -p \"$(dirname {path})\"; : >{path}; chmod 600 {path}; chattr +C {path} 2>/dev/null || true; fallocate -l {bytes} {path} && mkswap {path} >/dev/null\n"
+        ));
+    }
+    out.push_str(
+        "if [ -d etc/ssh ]; then ssh-keygen -q -A -f \"$PWD\" >/dev/null; printf '\\n@@windlass key\\n'; cat etc/ssh/ssh_host_ed25519_key.pub 2>/dev/null || true; fi\n",
+    );
+    out
+}
+
+/// Makes anew what the boot needs, and puts the boot loader there: `grub` on a disk for a BIOS.
+pub fn bootable(run: &str, disk: &str, grub: Option<&str>, uefi: bool) -> String {
+    let here = quote(&root(run));
+    let mut out = format!(
+        "set -e\n{PATH}cd {here}\n\
+         mkdir -p dev proc sys run\n\
+         for one in dev proc sys; do mount --rbind /$one $one; mount --make-rslave $one; done\n\
+         mount -t tmpfs tmpfs run\n\
+         inside() {{ chroot . \"$@\" </dev/null >/tmp/windlass-clone.log 2>&1 || {{ echo \"$1 in the copy said: $(tail -n 1 /tmp/windlass-clone.log)\" >&2; exit 9; }}; }}\n\
+         has() {{ [ -x usr/sbin/$1 ] || [ -x usr/bin/$1 ] || [ -x sbin/$1 ]; }}\n\
+         if has update-initramfs; then inside update-initramfs -u -k all\n\
+         elif has dracut; then inside dracut --force --regenerate-all\n\
+         elif has mkinitcpio; then inside mkinitcpio -P; fi\n"
+    );
+    if let (Some(grub), false) = (grub, uefi) {
+        out.push_str(&format!(
+            "inside {} --target=i386-pc {}\n",
+            quote(grub),
+            quote(disk)
+        ));
+    }
+    out.push_str(
+        "if has update-grub; then inside update-grub\n\
+         elif has grub2-mkconfig && [ -d boot/grub2 ]; then inside grub2-mkconfig -o /boot/grub2/grub.cfg\n\
+         elif has grub-mkconfig && [ -d boot/grub ]; then inside grub-mkconfig -o /boot/grub/grub.cfg; fi\n\
+         cd /\nsync\n",
+    );
+    out
+}
+
+/// Names the partitions what they are: only from then on is the disk a system's. Nothing of it may be
+/// mounted.
+pub fn finish(disk: &str, news: &[New], uefi: Option<(&str, &str)>) -> String {
+    let mut out = format!("set -e\n{PATH}disk={}\nsync\n", quote(disk));
+    let set = |number: usize, flag: &str, value: &str| {
+        format!("sfdisk --quiet --no-reread --no-tell-kernel {flag} \"$disk\" {number} {value}\n")
+    };
+    for (index, new) in news.iter().enumerate() {
+        out.push_str(&set(index + 1, "--part-type", new.part.kind));
+    }
+    for (index, new) in news.iter().enumerate() {
+        let name = match new.part.kind {
+            BIOS_BOOT => "boot-loader",
+            super::source::ESP => "efi",
+            super::layout::SWAP => "swap",
+            _ => "linux",
+        };
+        out.push_str(&set(index + 1, "--part-label", name));
+    }
+    out.push_str("sync\npartx -u \"$disk\" >/dev/null 2>&1 || true\n");
+    if let Some((loader, label)) = uefi {
+        let esp = news
+            .iter()
+            .position(|new| new.part.kind == super::source::ESP);
+        out.push_str(&format!(
+            "efibootmgr --quiet --create --disk \"$disk\" --part {} --label {} --loader {}\n",
+            esp.map_or(1, |at| at + 1),
+            quote(label),
+            quote(loader)
+        ));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_have_the_kernel_s_names() {
+        assert_eq!(node("/dev/sda", 2), "/dev/sda2");
+        assert_eq!(node("/dev/nvme0n1", 2), "/dev/nvme0n1p2");
+        assert_eq!(node("/dev/loop7", 1), "/dev/loop7p1");
+    }
+
+    #[test]
+    fn nothing_has_its_own_type_before_the_end_and_every_script_is_one_of_a_shell() {
+        let volumes = [Volume {
+            kind: "vfat".into(),
+            esp: true,
+            label: Some("a 'b".into()),
+            place: Some("/boot/efi".into()),
+            ..Volume::default()
+        }];
+        let news = [New {
+            part: Part {
+                volume: Some(0),
+                size: 64 << 20,
+                kind: super::super::source::ESP,
+            },
+            uuid: "ABCD-1234".into(),
+            part_uuid: "0-1".into(),
+        }];
+        let begin = prepare("r", "k", ("/dev/sda", "S 1"), &news, &volumes, true);
+        assert!(!begin.contains(super::super::source::ESP), "{begin}");
+        assert!(begin.contains(UNFINISHED));
+        let end = finish("/dev/sda", &news, Some(("\\EFI\\x.efi", "a b")));
+        assert!(end.contains(super::super::source::ESP));
+        let identity = Identity {
+            hostname: "b",
+            machine_id: "0",
+            fstab: "it's\n",
+            hosts: "x\n",
+            pairs: &[("AB12-CD34".into(), "ABCD-1234".into())],
+            swap_files: &[],
+        };
+        for script in [
+            begin,
+            end,
+            look(Some("/dev/a b")),
+            leave(None),
+            leave(Some("r")),
+            views("r", &volumes),
+            system("/x y"),
+            snapshot("/x y", "/@", ".n", "k"),
+            forget("/x"),
+            assemble("r", "/dev/sda", &news, &volumes, "/@"),
+            identify("r", &identity),
+            bootable("r", "/dev/sda", Some("/usr/sbin/grub-install"), false),
+        ] {
+            let output = std::process::Command::new("sh")
+                .args(["-n", "-c", &script])
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{script}\n{output:?}");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What of a disk is the system that is to be cloned. Pure.
+
+use super::disks::{Block, Mount};
+use super::identity::fstab;
+
+/// Type of a GPT partition that GRUB puts its core into where the firmware is a BIOS.
+pub const BIOS_BOOT: &str = "21686148-6449-6e6f-744e-656564454649";
+/// Type of an EFI system partition.
+pub const ESP: &str = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b";
+
+/// A file system or swap of the system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volume {
+    /// Its device.
+    pub path: String,
+    /// `ext4`, `vfat`, `swap` and others.
+    pub kind: String,
+    /// Bytes of the device.
+    pub size: u64,
+    /// Bytes that files take.
+    pub used: u64,
+    /// Identifier of the file system.
+    pub uuid: Option<String>,
+    /// Label of the file system.
+    pub label: Option<String>,
+    /// Identifier of the partition.
+    pub part_uuid: Option<String>,
+    /// Whether it is an EFI system partition.
+    pub esp: bool,
+    /// Where it is mounted now: where, and which folder of it.
+    pub mounted: Vec<(String, String)>,
+    /// Where the system mounts it; none where it does not.
+    pub place: Option<String>,
+}
+
+impl Volume {
+    /// The folders of it that are copied, each for itself: the subvolumes of a btrfs that are mounted,
+    /// else the whole, whose name is empty.
+    pub fn subvolumes(&self) -> Vec<String> {
+        let mut all: Vec<String> = match self.kind.as_str() {
+            "btrfs" => self
+                .mounted
+                .iter()
+                .map(|(_, root)| root.trim_end_matches('/').to_owned())
+                .collect(),
+            _ => Vec::new(),
+        };
+        if all.is_empty() {
+            all.push(String::new());
+        }
+        // An outer one before those in it.
+        all.sort();
+        all.dedup();
+        all
+    }
+}
+
+/// What of a disk is read, and what is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Volumes {
+    /// The disk.
+    pub disk: Block,
+    /// What is copied.
+    pub volumes: Vec<Volume>,
+    /// Sentences on what is not.
+    pub left: Vec<String>,
+}
+
+/// File systems that are copied.
+const KINDS: [&str; 7] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "swap"];
+
+/// Finds the system's disk, `wanted` or the one that is run from, and what is on it.
+///
+/// # Errors
+/// A sentence, when there is none or it is of a kind that is not cloned.
+pub fn find(blocks: &[Block], mounts: &[Mount], wanted: Option<&str>) -> Result<Volumes, String> {
+    let disk = match wanted {
+        Some(path) => blocks.iter().find(|block| block.path == path),
+        None => {
+            let root = mounts.iter().rev().find(|mount| mount.at == "/");
+            let device = root.map(|mount| mount.source.as_str()).unwrap_or_default();
+            let holds = |block: &&Block| block.all().iter().any(|one| one.path == device);
+            blocks.iter().find(holds)
+        }
+    };
+    let Some(disk) = disk else {
+        return Err(match wanted {
+            Some(path) => format!("there is no disk {path}; disks are {}", disks(blocks)),
+            None => {
+                let root = mounts.iter().rev().find(|mount| mount.at == "/");
+                let kind = root.map_or("nothing known", |mount| mount.kind.as_str());
+                format!(
+                    "the system runs from {kind}, which lies on no disk that can be read; name the disk that holds the system with --source: {}",
+                    disks(blocks)
+                )
+            }
+        });
+    };
+    let mut found = Volumes {
+        disk: disk.clone(),
+        ..Volumes::default()
+    };
+    for block in disk.all() {
+        let probed = &block.probed;
+        let Some(kind) = probed.kind.as_deref() else {
+            continue;
+        };
+        match kind {
+            "crypto_LUKS" => {
+                return Err(format!(
+                    "{} is encrypted (LUKS), and a copy of it would not be: this is not cloned yet",
+                    block.path
+                ));
+            }
+            "zfs_member" | "linux_raid_member" | "bcache" => {
+                return Err(format!(
+                    "{} is part of {kind}, which is not cloned yet",
+                    block.path
+                ));
+            }
+            "LVM2_member" => continue,
+            _ => {}
+        }
+        if !KINDS.contains(&kind) {
+            found.left.push(format!(
+                "{} ({kind}) is not copied: only {} are",
+                block.path,
+                KINDS.join(", ")
+            ));
+            continue;
+        }
+        let same = |one: &&Volume| one.kind == "btrfs" && one.uuid == probed.uuid;
+        if kind == "btrfs" && found.volumes.iter().any(|one| same(&one)) {
+            return Err(format!(
+                "{} is one of several devices of one btrfs, which is not cloned yet",
+                block.path
+            ));
+        }
+        found.volumes.push(Volume {
+            path: block.path.clone(),
+            kind: kind.to_owned(),
+            size: block.size,
+            used: 0,
+            uuid: probed.uuid.clone(),
+            label: probed.label.clone(),
+            part_uuid: probed.part_uuid.clone(),
+            esp: probed.part_type.as_deref() == Some(ESP),
+            mounted: mounts
+                .iter()
+                .filter(|mount| mount.source == block.path && kind != "swap")
+                .map(|mount| (mount.at.clone(), mount.root.clone()))
+                .collect(),
+            place: None,
+        });
+    }
+    if found.volumes.iter().all(|one| one.kind == "swap") {
+        return Err(format!("no file system is on {}", disk.words()));
+    }
+    Ok(found)
+}
+
+/// Disks for people.
+pub fn disks(blocks: &[Block]) -> String {
+    let all: Vec<String> = blocks
+        .iter()
+        .filter(|block| matches!(block.kind.as_str(), "disk" | "loop") && block.size > 0)
+        .map(Block::words)
+        .collect();
+    match all.is_empty() {
+        true => "none".to_owned(),
+        false => all.join(", "),
+    }
+}
+
+/// Says of every volume where the system mounts it, by its fstab; `root`: the volume with that file.
+pub fn place(volumes: &mut [Volume], root: usize, text: &str) {
+    let entries = fstab::entries(text);
+    let base = volumes
+        .get(root)
+        .and_then(|volume| volume.mounted.first())
+        .map(|(at, _)| at.trim_end_matches('/').to_owned());
+    for (number, volume) in volumes.iter_mut().enumerate() {
+        if number == root {
+            volume.place = Some("/".to_owned());
+            continue;
+        }
+        let entry = entries
+            .iter()
+            .find(|entry| fstab::is_of(&entry.spec, volume));
+        volume.place = match entry {
+            Some(entry) if entry.place.starts_with('/') => Some(entry.place.clone()),
+            Some(_) => None,
+            // Mounted without a line: systemd does so with an EFI system partition.
+            None => base.as_ref().and_then(|base| {
+                let (at, _) = volume.mounted.first()?;
+                let below = at.strip_prefix(base.as_str())?;
+                below.starts_with('/').then(|| below.to_owned())
+            }),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::disks::tests::{BLKID, LSBLK};
+    use super::super::disks::{mounts, parse};
+    use super::*;
+
+    const MOUNTS: &str = "1 0 8:2 / / rw - ext4 /dev/nvme0n1p2 rw\n2 1 8:1 / /boot/efi rw - vfat /dev/nvme0n1p1 rw\n";
+
+    #[test]
+    fn the_disk_that_is_run_from_is_the_system() {
+        let blocks = parse(LSBLK, BLKID).unwrap();
+        let mut found = find(&blocks, &mounts(MOUNTS), None).unwrap();
+        let kinds: Vec<_> = found.volumes.iter().map(|v| v.kind.as_str()).collect();
+        assert_eq!(kinds, ["vfat", "ext4", "swap"]);
+        assert!(found.volumes[0].esp);
+        place(
+            &mut found.volumes,
+            1,
+            "LABEL=my\\040root / ext4 defaults 0 1\n",
+        );
+        let places: Vec<_> = found.volumes.iter().map(|v| v.place.as_deref()).collect();
+        assert_eq!(places, [Some("/boot/efi"), Some("/"), None]);
+    }
+
+    #[test]
+    fn what_cannot_be_cloned_is_said_with_what_there_is() {
+        let blocks = parse(LSBLK, BLKID).unwrap();
+        let overlay = "1 0 0:5 / / rw - overlay overlay rw\n";
+        let error = find(&blocks, &mounts(overlay), None).unwrap_err();
+        assert!(
+            error.contains("overlay") && error.contains("--source") && error.contains("Fast One")
+        );
+        let error = find(&blocks, &[], Some("/dev/sda")).unwrap_err();
+        assert!(error.contains("no disk /dev/sda"), "{error}");
+        for (from, to, wanted) in [
+            ("TYPE=ext4", "TYPE=crypto_LUKS", "LUKS"),
+            ("TYPE=ext4", "TYPE=zfs_member", "zfs"),
+        ] {
+            let blocks = parse(LSBLK, &BLKID.replace(from, to)).unwrap();
+            let error = find(&blocks, &[], Some("/dev/nvme0n1")).unwrap_err();
+            assert!(
+                error.contains(wanted) && error.contains("/dev/nvme0n1p2"),
+                "{error}"
+            );
+        }
+        let blocks = parse(LSBLK, &BLKID.replace("TYPE=vfat", "TYPE=ntfs")).unwrap();
+        let found = find(&blocks, &[], Some("/dev/nvme0n1")).unwrap();
+        assert_eq!((found.volumes.len(), found.left.len()), (2, 1));
+    }
+}

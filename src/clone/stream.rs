@@ -1,0 +1,387 @@
+//! The copying and the comparing, by the worker's program on both hosts: bytes go from one to the
+//! other, never through this machine. Must not know what is copied.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use sha2::{Digest as _, Sha256};
+use tokio::io::{AsyncWriteExt, BufReader};
+use windlass_wire::carry::{End, GIVER, Giving, Read, Reading, TAKER, Taking};
+use windlass_wire::host::{Listening, line};
+
+use super::STEP;
+use crate::deploy::keys;
+use crate::deploy::remote::conditions;
+use crate::deploy::remote::locks::next_line;
+use crate::deploy::remote::probe::{Endpoint, scoped};
+use crate::event::{Emitter, Event, Failure, Level, Scope};
+use crate::ssh::Stream;
+
+/// How long a program on a host may take to begin.
+const STARTING: Duration = Duration::from_secs(20);
+/// How long a connection between the hosts may be missing, seconds.
+const PATIENCE: u64 = 60;
+/// How long an end may say nothing: a file may be long in being written out at the end.
+const SILENCE: Duration = Duration::from_secs(600);
+
+const PACK: &str = "tar --create --format=posix --no-recursion --null --verbatim-files-from --files-from=- --sparse --numeric-owner";
+const UNPACK: &str =
+    "tar --extract --preserve-permissions --same-owner --numeric-owner --delay-directory-restore";
+const WITH: &str = "--xattrs --xattrs-include=* --acls";
+
+/// A folder that is carried.
+pub struct Folder {
+    /// On the source.
+    pub from: String,
+    /// On the target.
+    pub to: String,
+    /// Paths below it that are left out.
+    pub leave: Vec<String>,
+    /// Whether the file system knows neither owners nor attributes.
+    pub plain: bool,
+    /// Whether it may change meanwhile.
+    pub live: bool,
+    /// Whether files may be there already.
+    pub again: bool,
+    /// Bytes of its files, about.
+    pub bytes: u64,
+    /// What it is called.
+    pub name: String,
+}
+
+/// What copying came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Bytes of the stream.
+    pub bytes: u64,
+    /// Bytes over the network.
+    pub sent: u64,
+    /// Files that were there already.
+    pub kept: u64,
+    /// The source's clock when it began, nanoseconds since 1970.
+    pub began: u64,
+}
+
+/// Both hosts.
+pub struct Pair<'a> {
+    /// The source.
+    pub from: &'a Endpoint,
+    /// The target.
+    pub to: &'a Endpoint,
+    /// Tells how far it is.
+    pub emitter: &'a Emitter,
+    /// The run.
+    pub run: &'a str,
+}
+
+async fn start<T: serde::Serialize>(
+    end: &Endpoint,
+    what: &str,
+    order: &T,
+) -> Result<Stream, Failure> {
+    let script = end.base.worker(&end.worker_sha256, &["carry", what]);
+    let host = end.session.host();
+    let mut stream = end
+        .session
+        .open("copy", &script, end.base.root)
+        .await
+        .map_err(|error| error.failure(host))?;
+    stream
+        .stdin
+        .write_all(&line(order))
+        .await
+        .map_err(|error| failed(host, error.to_string()))?;
+    let _ = stream.stdin.flush().await;
+    Ok(stream)
+}
+
+fn failed(host: &str, message: impl std::fmt::Display) -> Failure {
+    Failure::new(
+        crate::event::FailureKind::Host,
+        format!("{host}: {message}"),
+    )
+    .on(host)
+    .at(STEP)
+}
+
+fn program(words: &str, plain: bool, folder: &str) -> Vec<String> {
+    let mut words = words.split(' ').map(str::to_owned);
+    let mut all: Vec<String> = words.by_ref().take(2).collect();
+    // Before the names: it counts for those behind it.
+    all.extend(["-C".to_owned(), folder.to_owned(), "--file=-".to_owned()]);
+    all.extend(words);
+    if !plain {
+        all.extend(WITH.split(' ').map(str::to_owned));
+    }
+    all
+}
+
+/// Carries a folder.
+///
+/// # Errors
+/// In one sentence, with the host where it failed.
+pub async fn carry(pair: &Pair<'_>, folder: &Folder) -> Result<Copied, Failure> {
+    let (a, b) = (pair.from.session.host(), pair.to.session.host());
+    let name = format!("clone-{}", pair.run);
+    // Of this stream alone.
+    let mut identities = keys::mint(&name, 2)
+        .map_err(|error| Failure::internal(error.to_string()))?
+        .into_iter();
+    let mut order = |stage: u32, address: String, port: u16, words: &str, at: &str| {
+        let identity = identities.next();
+        debug_assert!(stage <= TAKER);
+        identity.map(|identity| End {
+            deployment: name.clone(),
+            identity,
+            address,
+            port,
+            patience: PATIENCE,
+            program: program(words, folder.plain, at),
+            folder: at.to_owned(),
+            leave: folder.leave.clone(),
+            again: folder.again,
+        })
+    };
+    let missing = || Failure::internal("a key is missing");
+    let ip = pair.to.address.ip().to_string();
+    let address = scoped(&pair.to.address);
+    let giver = order(GIVER, address.clone(), 0, PACK, &folder.from);
+    let taker = order(TAKER, address, pair.to.address.port(), UNPACK, &folder.to);
+    let (Some(mut giver), Some(mut taker)) = (giver, taker) else {
+        return Err(missing());
+    };
+    let mut taking = loop {
+        let mut stream = start(pair.to, "take", &taker).await?;
+        let said = {
+            let mut reader = BufReader::new(&mut stream.stdout);
+            next_line::<Listening>(&mut reader, STARTING).await
+        };
+        let reason = match said {
+            Ok(Listening::Bound { address }) => {
+                let port = address
+                    .rsplit_once(':')
+                    .and_then(|(_, port)| port.parse().ok());
+                giver.port = port.ok_or_else(|| failed(b, format!("it listens at {address}")))?;
+                break stream;
+            }
+            // Its worker has the port.
+            Ok(Listening::Busy { .. }) if taker.port != 0 => {
+                taker.port = 0;
+                continue;
+            }
+            Ok(Listening::Busy { by }) => {
+                conditions::port_taken(&ip, taker.port, by.as_deref()).message
+            }
+            Ok(Listening::NoAddress { has }) => conditions::no_address(&ip, &has).message,
+            Ok(Listening::Failed { reason }) | Err(reason) => reason,
+        };
+        return Err(failed(b, format!("it does not listen at {ip}: {reason}")));
+    };
+    let mut giving = start(pair.from, "give", &giver).await?;
+    let mut reader = BufReader::new(&mut giving.stdout);
+    let mut copied = Copied::default();
+    let scope = Scope::host(b).in_task("copy");
+    let begun = Instant::now();
+    let transfer = |done: u64, total: Option<u64>| {
+        let what = folder.name.clone();
+        pair.emitter
+            .emit(scope.clone(), Event::Transfer { what, done, total });
+    };
+    let sum = loop {
+        match next_line::<Giving>(&mut reader, SILENCE).await {
+            Ok(Giving::Begins { at }) => copied.began = at,
+            Ok(Giving::Moved { bytes, .. }) => transfer(bytes, Some(folder.bytes.max(bytes + 1))),
+            Ok(Giving::Again { reason }) => pair.emitter.emit(
+                scope.clone(),
+                Event::log(
+                    Level::Warn,
+                    format!("the connection from {a} broke ({reason}); it is made anew, for {PATIENCE} s"),
+                ),
+            ),
+            Ok(Giving::Done { sum, sent, said, kept }) => {
+                transfer(sum.bytes, Some(sum.bytes));
+                for line in said {
+                    pair.emitter.emit(
+                        Scope::host(a).in_task("copy"),
+                        Event::log(Level::Warn, line),
+                    );
+                }
+                (copied.bytes, copied.sent, copied.kept) = (sum.bytes, sent, kept);
+                break sum;
+            }
+            Ok(Giving::Failed { reason }) => {
+                // What the other end says counts there.
+                return Err(match reason.strip_prefix("the other end: ") {
+                    Some(reason) => failed(b, reason),
+                    None => failed(a, reason),
+                });
+            }
+            Err(reason) => return Err(failed(a, format!("the sending program was lost: {reason}"))),
+        }
+    };
+    let mut reader = BufReader::new(&mut taking.stdout);
+    match next_line::<Taking>(&mut reader, SILENCE).await {
+        Ok(Taking::Done { sum: theirs }) if theirs == sum => {}
+        Ok(Taking::Done { .. }) => return Err(failed(b, "other bytes came than were sent")),
+        Ok(Taking::Failed { reason }) => return Err(failed(b, reason)),
+        Err(reason) => {
+            return Err(failed(
+                b,
+                format!("the receiving program was lost: {reason}"),
+            ));
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64().max(0.001);
+    #[allow(clippy::cast_precision_loss, reason = "for people")]
+    let rate = copied.bytes as f64 * 8e-6 / seconds;
+    pair.emitter.emit(
+        scope,
+        Event::log(
+            Level::Info,
+            format!(
+                "{}: {} in {:.1} s ({}), {} over the network, {} files were there",
+                folder.name,
+                crate::figures::size(copied.bytes),
+                seconds,
+                crate::figures::rate(rate),
+                crate::figures::size(copied.sent),
+                copied.kept
+            ),
+        ),
+    );
+    Ok(copied)
+}
+
+/// What comparing came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Files of every kind.
+    pub files: u64,
+    /// SHA-256 over all folders' digests at the target.
+    pub sha256: String,
+    /// Folders in which something changed on the source while it was copied.
+    pub moved: Vec<String>,
+}
+
+/// A folder's digest, and whether something in it changed.
+type Digests = BTreeMap<String, (String, bool)>;
+
+/// Reads both to the last byte.
+///
+/// # Errors
+/// When something differs that did not change meanwhile, or cannot be read.
+pub async fn compare(pair: &Pair<'_>, folder: &Folder, since: u64) -> Result<Compared, Failure> {
+    let order = |at: &str, since: Option<u64>| Read {
+        folder: at.to_owned(),
+        leave: folder.leave.clone(),
+        since,
+        plain: folder.plain,
+    };
+    let own = order(&folder.from, folder.live.then_some(since));
+    let theirs = order(&folder.to, None);
+    let ((mut ours, _), (copy, files)) = tokio::try_join!(
+        read(pair, pair.from, &own, folder, false),
+        read(pair, pair.to, &theirs, folder, true)
+    )?;
+    let mut compared = Compared {
+        files,
+        ..Compared::default()
+    };
+    let mut digest = Sha256::new();
+    let mut bad = Vec::new();
+    for (path, (sha256, _)) in &copy {
+        digest.update(path.as_bytes());
+        digest.update(sha256.as_bytes());
+        match ours.remove(path) {
+            Some((own, _)) if own == *sha256 => {}
+            Some((_, true)) => compared.moved.push(path.clone()),
+            // Gone on the source since.
+            None if folder.live => compared.moved.push(path.clone()),
+            Some((_, false)) | None => bad.push(path.clone()),
+        }
+    }
+    // Made on the source since.
+    for (path, (_, moved)) in ours {
+        match moved && folder.live {
+            true => compared.moved.push(path),
+            false => bad.push(path),
+        }
+    }
+    compared.sha256 = digest
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    match bad.first() {
+        None => Ok(compared),
+        Some(first) => Err(failed(
+            pair.to.session.host(),
+            format!(
+                "the copy differs in {} of {}, as in /{first} of {}: it is not finished; clone again",
+                bad.len(),
+                crate::figures::counted(copy.len(), "folder", "folders"),
+                folder.name
+            ),
+        )),
+    }
+}
+
+async fn read(
+    pair: &Pair<'_>,
+    end: &Endpoint,
+    order: &Read,
+    folder: &Folder,
+    tells: bool,
+) -> Result<(Digests, u64), Failure> {
+    let host = end.session.host();
+    let mut stream = start(end, "read", order).await?;
+    let mut reader = BufReader::new(&mut stream.stdout);
+    let mut all = Digests::new();
+    loop {
+        match next_line::<Reading>(&mut reader, SILENCE).await {
+            Ok(Reading::Folder {
+                path,
+                sha256,
+                changed,
+            }) => {
+                all.insert(path, (sha256, changed));
+            }
+            Ok(Reading::Moved { bytes }) => {
+                if tells {
+                    let scope = Scope::host(host).in_task("compare");
+                    let (what, total) = (folder.name.clone(), Some(folder.bytes.max(bytes + 1)));
+                    pair.emitter.emit(
+                        scope,
+                        Event::Transfer {
+                            what,
+                            done: bytes,
+                            total,
+                        },
+                    );
+                }
+            }
+            Ok(Reading::Done { files, bytes }) => {
+                if tells {
+                    let scope = Scope::host(host).in_task("compare");
+                    let (what, total) = (folder.name.clone(), Some(bytes));
+                    pair.emitter.emit(
+                        scope,
+                        Event::Transfer {
+                            what,
+                            done: bytes,
+                            total,
+                        },
+                    );
+                }
+                return Ok((all, files));
+            }
+            Ok(Reading::Failed { reason }) => return Err(failed(host, reason)),
+            Err(reason) => {
+                return Err(failed(
+                    host,
+                    format!("the comparing program was lost: {reason}"),
+                ));
+            }
+        }
+    }
+}
