@@ -161,6 +161,7 @@ impl<W: Write> Giver<'_, W> {
             Ok(sum) => sum,
             Err(reason) => {
                 program.kill();
+                line.writer.close();
                 return Err(reason);
             }
         };
@@ -179,6 +180,7 @@ impl<W: Write> Giver<'_, W> {
             Ok(kept) => kept,
             Err(reason) => {
                 let _ = write_frame(&mut line.writer, GIVE_UP, &[reason.as_bytes()]);
+                line.writer.close();
                 return Err(reason);
             }
         };
@@ -280,7 +282,11 @@ impl<W: Write> Giver<'_, W> {
             match line.heard.recv() {
                 Ok(Heard::Taken(bytes)) => self.took(bytes),
                 Ok(Heard::Have(_)) => {}
-                Ok(Heard::Last(last)) => return Ok(last),
+                Ok(Heard::Last(last)) => {
+                    // The other end waits for that.
+                    line.writer.close();
+                    return Ok(last);
+                }
                 Ok(Heard::Gone(reason)) => said = Err(io::Error::other(reason)),
                 Err(_) => said = Err(io::Error::other("the connection ended")),
             }

@@ -96,11 +96,11 @@ fn all(order: &End, listener: &TcpListener) -> Result<Sum, String> {
             taken.program.kill();
         })?;
         let came = greet(&mut writer, &have, taken.bytes)
-            .map_err(Broken::Line)
+            .map_err(|_| Broken::Line)
             .and_then(|()| taken.some(&mut reader, &mut writer));
         let ended = match came {
             Ok(sum) => Ok(sum),
-            Err(Broken::Line(_)) => continue,
+            Err(Broken::Line) => continue,
             Err(Broken::Over(reason)) => Err(reason),
         };
         let last = match &ended {
@@ -201,7 +201,7 @@ fn proven(tls: &StageTls, socket: TcpStream) -> Result<(SecureReader, SecureWrit
 /// Why taking stopped.
 enum Broken {
     /// The connection broke: another may come.
-    Line(io::Error),
+    Line,
     /// It is over.
     Over(String),
 }
@@ -215,7 +215,7 @@ impl Taken {
     ) -> Result<Sum, Broken> {
         let mut payload = Vec::new();
         loop {
-            let kind = read_frame(reader, &mut payload).map_err(Broken::Line)?;
+            let kind = read_frame(reader, &mut payload).map_err(|_| Broken::Line)?;
             match kind {
                 DATA => self.feed(&payload)?,
                 PACKED => {
@@ -240,7 +240,8 @@ impl Taken {
             }
             if self.bytes - self.told >= TELL {
                 self.told = self.bytes;
-                write_frame(writer, TAKEN, &[&self.bytes.to_le_bytes()]).map_err(Broken::Line)?;
+                write_frame(writer, TAKEN, &[&self.bytes.to_le_bytes()])
+                    .map_err(|_| Broken::Line)?;
             }
         }
     }
