@@ -4,7 +4,6 @@
 mod gpu;
 mod system;
 
-use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
 use super::arguments::{Common, FactsArguments};
@@ -40,15 +39,10 @@ pub fn facts(common: &Common, arguments: &FactsArguments) -> Exit {
 async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
     let inventory = hosts::inventory(work)?;
     let selected = hosts::select(work, &inventory, selector)?;
-    let sessions = hosts::connect(work, &inventory, &selected).await?;
-    let found = join_all(sessions.into_iter().map(|(host, session)| async {
-        let facts = match session {
-            Ok(session) => one(work, &host, &session).await,
-            Err(failure) => Err(failure),
-        };
-        (host, facts)
-    }))
-    .await;
+    let found = hosts::each(work, &inventory, &selected, async |host, session| {
+        one(work, host, &session).await
+    })
+    .await?;
 
     let mut outcome = Outcome::default();
     let mut by_host = Map::new();

@@ -52,7 +52,7 @@ pub fn names(context: &Context, further: Option<&str>) -> Vec<String> {
     names.unwrap_or_default()
 }
 
-/// Connects to these hosts, all at once.
+/// Connects to these hosts, many at once.
 ///
 /// # Errors
 /// When the ssh settings of this user cannot be had.
@@ -61,6 +61,20 @@ pub async fn connect(
     inventory: &Inventory,
     hosts: &[Host],
 ) -> Result<Vec<(Host, Result<Session, Failure>)>, Failure> {
+    each(context, inventory, hosts, async |_, session| Ok(session)).await
+}
+
+/// Connects to these hosts, many at once, and does the same on each as soon as it is reached; see
+/// [`reach::each`].
+///
+/// # Errors
+/// When the ssh settings of this user cannot be had.
+pub async fn each<T>(
+    context: &Context,
+    inventory: &Inventory,
+    hosts: &[Host],
+    work: impl AsyncFn(&Host, Session) -> Result<T, Failure>,
+) -> Result<Vec<(Host, Result<T, Failure>)>, Failure> {
     // Before any secret of it is fetched.
     inventory
         .allow_commands(&context.asker, &context.paths)
@@ -68,7 +82,7 @@ pub async fn connect(
     let options = Options::of_user(context.accept_new_host_keys);
     let connector = Connector::new(options, context.asker.clone(), context.emitter.clone());
     let hosts: Vec<&Host> = hosts.iter().collect();
-    Ok(reach::all(inventory, &hosts, &connector, &context.emitter).await)
+    Ok(reach::each(inventory, &hosts, &connector, &context.emitter, work).await)
 }
 
 /// Connects and looks. With `all`, every host must be there.
