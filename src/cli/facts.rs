@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        let sections = facts::script::Sections::parse(text, "#facts-fixture").unwrap();
+        let sections = crate::facts::script::Sections::parse(text, "#facts-fixture").unwrap();
         super::text("h", &Facts::parse(&sections))
     }
 

@@ -5,7 +5,7 @@ mod text;
 
 use super::arguments::{Common, VerifyArguments};
 use super::work::{Outcome, Work, perform};
-use crate::event::{Exit, Failure, Scope};
+use crate::event::{Exit, Failure};
 use crate::provision::drift::{Seen, judge};
 
 pub(super) use crate::deploy::remote::read::{Read, read, read_all};
@@ -25,13 +25,7 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
     let (reference, read, failures) = read_all(work, against).await?;
     let seen = seen(&read);
     let judged = judge(&reference, &seen);
-    for one in &seen {
-        let task = work
-            .emitter
-            .task(Scope::host(one.host).in_task("verify"), None);
-        let (status, words) = judged.verdict(one.host);
-        task.finish(status, words);
-    }
+    judged.tell(&seen, &work.emitter);
     Ok(Outcome {
         fields: judged.fields(),
         text: text::text(&judged.comparison, &judged.bad),

@@ -12,6 +12,8 @@ use crate::provision::boot::{Ground, cmdline, names};
 
 /// Where the first of these was met.
 const NAMES: &str = "ROCm/ROCm #5595";
+/// Where pools were met that add up to more than there is.
+const POOLS: &str = "ROCm/ROCm #6004";
 /// Where it is told that the two modules do not share settings.
 const MODULES: &str = "ROCm/ROCm #5562";
 
@@ -52,6 +54,7 @@ pub fn faults(seen: &Seen<'_>) -> Vec<Bad> {
     }
     found.extend(sizes_differ(seen, has("amdgpu.gttsize"), &has));
     found.extend(not_in_force(seen, &settings));
+    found.extend(more_than_there_is(seen));
     found
 }
 
@@ -104,6 +107,25 @@ fn sizes_differ<'s>(
             "take amdgpu.gttsize out, and set one size: windlass memory set SIZE",
             NAMES,
         )
+    })
+}
+
+/// A share of main memory for the GPU that is larger than main memory: what is beyond it is missing
+/// when it is asked for, and sums of the pools mean nothing.
+fn more_than_there_is(seen: &Seen<'_>) -> Option<Bad> {
+    let ram = seen.facts.memory.total_bytes?;
+    let gpus = seen.facts.gpus.iter().flatten();
+    let shared = gpus.filter_map(|gpu| gpu.gtt_total_bytes).max()?;
+    (shared > ram).then(|| Bad {
+        host: seen.host.to_owned(),
+        subject: "gpu_shared_memory".to_owned(),
+        value: memory(shared),
+        what: format!(
+            "the driver lets the GPU have more main memory than the {} that the system has; asking for it fails late, and the two pools do not add up",
+            memory(ram)
+        ),
+        mend: "set a size that is there (windlass memory set SIZE), or let the firmware set less aside for the GPU".to_owned(),
+        source: POOLS.to_owned(),
     })
 }
 

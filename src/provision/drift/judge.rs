@@ -1,5 +1,5 @@
-//! From a comparison and what is known bad to what a run says of each host, and how it ends. Pure;
-//! must not know how it is shown.
+//! From a comparison and what is known bad to what a run says of each host, and how it ends. Pure but
+//! for telling it; must not know how it is shown.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::compare::{Comparison, Row, compare};
 use super::known_bad::{self, Bad, known_bad};
 use super::subjects::Seen;
 use super::{faults, rules};
-use crate::event::{Failure, FailureKind, Status};
+use crate::event::{Emitter, Failure, FailureKind, Scope, Status};
 use crate::figures::counted;
 
 /// What came of a run that compared hosts.
@@ -53,6 +53,15 @@ impl Judged {
         ];
         let fields = fields.into_iter();
         fields.map(|(name, value)| (name.into(), value)).collect()
+    }
+
+    /// Tells the verdict of each host.
+    pub fn tell(&self, hosts: &[Seen<'_>], emitter: &Emitter) {
+        for seen in hosts {
+            let task = emitter.task(Scope::host(seen.host).in_task("verify"), None);
+            let (status, words) = self.verdict(seen.host);
+            task.finish(status, words);
+        }
     }
 
     /// What is said of one host.
