@@ -9,6 +9,7 @@
 mod cluster;
 mod command_line;
 mod demo;
+mod field;
 #[cfg(target_os = "linux")]
 mod fleet;
 mod hub;

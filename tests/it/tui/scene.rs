@@ -388,6 +388,89 @@ pub fn run_end() -> Arc<Envelope> {
     )
 }
 
+fn verify_summary(error: Option<Failure>, fields: serde_json::Value) -> Arc<Envelope> {
+    envelope(
+        "7f3a0002",
+        31,
+        Scope::run(),
+        Event::Summary(Box::new(Summary {
+            command: "verify".into(),
+            exit: if error.is_some() { 5 } else { 0 },
+            seconds: 1.4,
+            hosts: BTreeMap::new(),
+            error,
+            fields: fields.as_object().unwrap().clone(),
+        })),
+    )
+}
+
+/// A comparison of hosts that are the same.
+pub fn nothing_differs() -> Arc<Envelope> {
+    verify_summary(
+        None,
+        serde_json::json!({"reference": "halo1", "drift": [], "equal": 26, "untold": [], "known_bad": []}),
+    )
+}
+
+/// A run of `verify` that found something.
+pub fn verified() -> Vec<Arc<Envelope>> {
+    let row = |subject: &str, key: Option<&str>, values: [Option<&str>; 3], mend: &str| {
+        let hosts = ["halo1", "halo2", "halo3"];
+        let differs: Vec<&str> = hosts
+            .into_iter()
+            .zip(values)
+            .filter(|(_, value)| value.is_some() && *value != values[0])
+            .map(|(host, _)| host)
+            .collect();
+        let unknown: Vec<&str> = hosts
+            .into_iter()
+            .zip(values)
+            .filter(|(_, value)| value.is_none())
+            .map(|(host, _)| host)
+            .collect();
+        serde_json::json!({
+            "subject": subject, "key": key, "needs": "equal",
+            "values": {"halo1": values[0], "halo2": values[1], "halo3": values[2]},
+            "differs": differs, "unknown": unknown,
+            "why": "the GPU's driver and its memory limits are part of the kernel", "mend": mend,
+        })
+    };
+    let started = Event::RunStarted {
+        command: "verify".into(),
+        version: "0.1.0".into(),
+        hosts: ["halo1", "halo2", "halo3"].map(str::to_owned).to_vec(),
+        tasks: Vec::new(),
+        check: false,
+    };
+    let failure = Failure::new(
+        FailureKind::Drift,
+        "4 differences and 1 known bad against halo1, on halo2, halo3; the table says why each matters and what mends it",
+    );
+    let good = Some("6.18.9-200.fc43.x86_64");
+    let fields = serde_json::json!({
+        "reference": "halo1", "equal": 26, "untold": [],
+        "drift": [
+            row("kernel", None, [good, good, Some("6.17.1-300.fc43.x86_64")],
+                "install the reference's kernel there, make it the one that boots, and reboot"),
+            row("gpu_memory_limit", None, [Some("120.0 GiB"), Some("120.0 GiB"), Some("62.0 GiB")],
+                "windlass memory set SIZE on all hosts; where it is set already, reboot"),
+            row("loaded_firmware", Some("mes"), [Some("0x80"), None, Some("0x83")],
+                "install the reference's firmware package, rebuild the initramfs, and reboot"),
+            row("packages", Some("zstd\u{1b}[31m"), [Some("1.5.7"), Some("1.5.6"), Some("absent")],
+                "windlass align; or install zstd in the reference's version"),
+        ],
+        "known_bad": [{
+            "host": "halo3", "subject": "kernel", "value": "6.17.1-300.fc43.x86_64",
+            "what": "compute on this GPU hangs or gives wrong results",
+            "mend": "boot kernel 6.18.4 or newer", "source": "ROCm/ROCm #5724",
+        }],
+    });
+    vec![
+        envelope("7f3a0002", 30, Scope::run(), started),
+        verify_summary(Some(failure), fields),
+    ]
+}
+
 /// The picture of a model in this many columns and rows.
 pub fn picture(model: &mut Model, columns: u16, rows: u16, theme: Theme) -> Buffer {
     model.ui.size = (columns, rows);
