@@ -9,7 +9,6 @@ use windlass::tui::model::{Effect, Job, Leave, Message, Model, Play, Preview, So
 
 use super::scene::{
     FULL, envelope, listed, picture, press, ran, record, run_end, serving, talking, tell, text,
-    verified,
 };
 
 #[test]
@@ -53,62 +52,6 @@ fn removing_shows_the_difference_of_the_chosen_host() {
         effects,
         [Effect::Preview(Edit::Remove(Whom::Host("halo3".into())))]
     );
-}
-
-#[test]
-fn hosts_are_compared_by_one_key_and_what_differs_is_read_row_by_row() {
-    let mut model = serving();
-    assert_eq!(press(&mut model, &["2", "v"]), [Effect::Start(Job::Verify)]);
-    let shown = |model: &mut Model| text(&picture(model, 80, 24, FULL));
-    assert!(shown(&mut model).contains("Not verified yet. Press v"));
-    let mut events = verified().into_iter();
-    model.take(Message::Event(events.next().unwrap()));
-    assert!(shown(&mut model).contains("Reading and comparing"));
-    // One at a time.
-    assert_eq!(press(&mut model, &["v"]), []);
-    assert!(model.ui.note.take().unwrap().contains("in progress"));
-    model.take(Message::Event(events.next().unwrap()));
-    let first = shown(&mut model);
-    assert!(first.contains("known bad: compute on this GPU"), "{first}");
-    assert!(first.contains("boot kernel 6.18.4"), "{first}");
-    press(&mut model, &["end"]);
-    let last = shown(&mut model);
-    assert!(last.contains("✗ absent: halo3"), "{last}");
-    assert!(last.contains("windlass align"), "{last}");
-    press(&mut model, &["/", "\"memory\"", "enter"]);
-    let filtered = shown(&mut model);
-    assert!(
-        filtered.contains("gpu_memory_limit") && !filtered.contains("loaded_firmware"),
-        "{filtered}"
-    );
-    // Keys that are for the list of hosts do nothing here.
-    assert_eq!(press(&mut model, &["esc", "x"]), []);
-    assert!(model.ui.note.take().unwrap().contains("esc goes back"));
-    // One step back are the hosts; the screens' own key shows it again.
-    press(&mut model, &["esc"]);
-    assert!(shown(&mut model).contains("hosts of inventory.toml"));
-    press(&mut model, &["d"]);
-    assert!(shown(&mut model).contains("drift against halo1"));
-    press(&mut model, &["z"]);
-    assert!(!shown(&mut model).contains("why "), "{}", shown(&mut model));
-    press(&mut model, &["esc", "d"]);
-    assert_eq!(model.ui.screen, Screen::Hosts);
-    assert!(shown(&mut model).contains("hosts of inventory.toml"));
-}
-
-#[test]
-fn hosts_that_cannot_be_compared_are_told_so() {
-    let mut model = Model::new(0);
-    model.take(Message::NoInventory {
-        why: "there is none".into(),
-        invalid: false,
-    });
-    assert_eq!(press(&mut model, &["2", "v"]), []);
-    assert!(model.ui.note.take().unwrap().contains("no inventory yet"));
-    model.take(Message::Source(Source::Journal));
-    let shown = text(&picture(&mut model, 80, 24, FULL));
-    assert!(shown.contains("No run of this journal"), "{shown}");
-    assert_eq!(press(&mut model, &["v"]), []);
 }
 
 #[test]

@@ -45,13 +45,13 @@ fn drift() {
     let mut model = serving();
     press(&mut model, &["2", "d"]);
     check("drift-not-verified", &mut model);
-    for envelope in super::scene::verified() {
+    for envelope in super::drift::verified() {
         model.take(Message::Event(envelope));
     }
     press(&mut model, &["down"]);
     check("drift", &mut model);
     let mut model = serving();
-    model.take(Message::Event(super::scene::nothing_differs()));
+    model.take(Message::Event(super::drift::nothing_differs()));
     press(&mut model, &["2", "d"]);
     check("drift-none", &mut model);
 }
