@@ -17,7 +17,7 @@ pub fn deep(arguments: &[String]) -> Done {
     }
     tool("nextest", "cargo-nextest")?;
     build()?;
-    let image = vm::make_image()?;
+    vm::make_image()?;
     let wanted = match arguments {
         [] => "test(/^deep::/)".to_owned(),
         names => {
@@ -31,8 +31,7 @@ pub fn deep(arguments: &[String]) -> Done {
         .args(["nextest", "run", "--release", "--locked", "--workspace"])
         .args(["--run-ignored", "only", "--no-fail-fast"])
         // Each says what it is at: minutes of silence would look like a test that hangs.
-        .args(["--no-capture", "-E", &wanted])
-        .env("WINDLASS_VM_IMAGE", image.disk()));
+        .args(["--no-capture", "-E", &wanted]));
     // A test that was ended could not clean up.
     let cleared = clear();
     println!("\n{:.0} s in all", started.elapsed().as_secs_f64());

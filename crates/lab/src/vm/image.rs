@@ -37,13 +37,6 @@ impl Image {
         }
     }
 
-    /// An image of this file, whatever recipe it was made by.
-    pub fn of(disk: &Path) -> Self {
-        Self {
-            disk: disk.to_owned(),
-        }
-    }
-
     /// The disk's file, in raw form.
     pub fn disk(&self) -> &Path {
         &self.disk
