@@ -1,5 +1,7 @@
 //! Virtual machines for one test: named after it, taken away when it ends, ended with it when it is killed.
 
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -20,7 +22,7 @@ impl Vms {
     /// Machines of these names, booted.
     pub fn up(names: &[&str]) -> Self {
         let began = Instant::now();
-        eprintln!("{}: booting {}", test_name(), names.join(" and "));
+        say(began, &format!("booting {}", names.join(" and ")));
         let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let image = Image::at(&tmp.with_file_name("vm"));
         let machines = Machines::up(&tmp.join("vm").join(test_name()), &image, names, true)
@@ -38,7 +40,7 @@ impl Vms {
 
     /// Says what the test is at: it takes minutes.
     pub fn say(&self, what: &str) {
-        eprintln!("{:5} s  {what}", self.began.elapsed().as_secs());
+        say(self.began, what);
     }
 
     /// The machines themselves.
@@ -84,6 +86,25 @@ impl Vms {
     /// Which boot a machine is in.
     pub fn boot(&self, host: &str) -> String {
         self.sh(host, "cat /proc/sys/kernel/random/boot_id")
+    }
+}
+
+/// Tells it to whoever runs the tests: at once where that is asked for, else with the test's own output.
+fn say(began: Instant, what: &str) {
+    let thread = std::thread::current();
+    let test = thread
+        .name()
+        .unwrap_or("deep")
+        .split("::")
+        .nth(1)
+        .unwrap_or("");
+    let line = format!("{:5} s  {test:6}  {what}\n", began.elapsed().as_secs());
+    let told = std::env::var_os("WINDLASS_DEEP_SAYS").is_some_and(|path| {
+        let file = OpenOptions::new().append(true).open(path);
+        file.is_ok_and(|mut file| file.write_all(line.as_bytes()).is_ok())
+    });
+    if !told {
+        eprint!("{line}");
     }
 }
 

@@ -81,10 +81,10 @@ fn memory_set_through_grub_is_in_the_kernel_after_a_reboot_and_comes_back_byte_f
     );
 
     // A person at its console does what the report says.
-    vms.say("resetting h1, then typing what the report says");
+    vms.say("cutting h1's power and giving it back, then typing what the report says");
     vms.machines()
-        .reset("h1")
-        .and_then(|()| vms.machines().ready("h1", None))
+        .kill("h1")
+        .and_then(|()| vms.machines().start("h1"))
         .unwrap_or_else(|error| panic!("{error}"));
     assert!(running(&vms, "h1").contains(SET));
     let lines: Vec<&str> = said.lines().skip(1).map(str::trim).collect();

@@ -5,7 +5,7 @@ use std::time::Instant;
 use windlass_lab::{Vms, vm_refusal};
 
 use super::{text, vm};
-use crate::chores::{Done, build, cargo, run, target_folder};
+use crate::chores::{Done, cargo, run, target_folder};
 use crate::tests::tool;
 
 /// Runs them; `arguments` are names, or parts of names, of the tests to run.
@@ -16,7 +16,6 @@ pub fn deep(arguments: &[String]) -> Done {
         return Err(reason);
     }
     tool("nextest", "cargo-nextest")?;
-    build()?;
     vm::make_image()?;
     let wanted = match arguments {
         [] => "test(/^deep::/)".to_owned(),
@@ -30,8 +29,13 @@ pub fn deep(arguments: &[String]) -> Done {
     let ran = run(cargo()
         .args(["nextest", "run", "--release", "--locked", "--workspace"])
         .args(["--run-ignored", "only", "--no-fail-fast"])
-        // Each says what it is at: minutes of silence would look like a test that hangs.
-        .args(["--no-capture", "-E", &wanted]));
+        .args(["-E", &wanted])
+        // What a test prints is shown when it ends; what it is at is told here meanwhile, since minutes of
+        // silence would look like a test that hangs.
+        .env(
+            "WINDLASS_DEEP_SAYS",
+            format!("/proc/{}/fd/2", std::process::id()),
+        ));
     // A test that was ended could not clean up.
     let cleared = clear();
     println!("\n{:.0} s in all", started.elapsed().as_secs_f64());

@@ -85,7 +85,6 @@ pub fn folder() -> PathBuf {
 
 /// Installs what virtual machines need beside hosts in namespaces.
 pub fn install() -> Done {
-    packages::install()?;
     packages::install_missing(|| {
         let mut missing = missing_packages();
         missing.extend(missing_of(VM_PACKAGES));

@@ -270,7 +270,7 @@ impl Vms {
     }
 
     /// From now on a machine that reboots goes down in good order and then stands still, as one does that
-    /// hangs in its firmware, until [`Vms::reset`].
+    /// hangs in its firmware, until its power is cut and given back.
     ///
     /// # Errors
     /// When there is no such machine or it is off.
@@ -278,22 +278,6 @@ impl Vms {
         machine::monitor(&self.place, self.host(name)?)?
             .ask("{\"execute\": \"set-action\", \"arguments\": {\"reboot\": \"shutdown\", \"shutdown\": \"pause\"}}")
             .map(drop)
-    }
-
-    /// Presses a machine's reset button, and lets it reboot by itself from then on.
-    ///
-    /// # Errors
-    /// When there is no such machine or it is off.
-    pub fn reset(&self, name: &str) -> Result<()> {
-        let mut monitor = machine::monitor(&self.place, self.host(name)?)?;
-        for command in [
-            "{\"execute\": \"set-action\", \"arguments\": {\"reboot\": \"reset\", \"shutdown\": \"poweroff\"}}",
-            "{\"execute\": \"system_reset\"}",
-            "{\"execute\": \"cont\"}",
-        ] {
-            monitor.ask(command)?;
-        }
-        Ok(())
     }
 
     /// Takes the machines away with all that was made for them; the image stays.

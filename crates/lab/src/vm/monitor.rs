@@ -82,3 +82,63 @@ impl Monitor {
         Ok(line.trim().to_owned())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// A folder with a monitor that says these lines: the greeting, then what follows each command.
+    fn saying(name: &str, lines: &'static [&'static str]) -> std::path::PathBuf {
+        // Longer than the path of a socket may be.
+        let folder = std::env::temp_dir()
+            .join(format!("windlass-{name}-{}", std::process::id()))
+            .join("a-long-name".repeat(10));
+        std::fs::create_dir_all(&folder).unwrap();
+        let open = File::open(&folder).unwrap();
+        let path = format!("/proc/self/fd/{}/{SOCKET}", open.as_raw_fd());
+        let listener = UnixListener::bind(path).unwrap();
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut commands = BufReader::new(stream.try_clone().unwrap()).lines();
+            let mut stream = stream;
+            for line in lines {
+                stream.write_all(line.as_bytes()).unwrap();
+                if commands.next().is_none() {
+                    return;
+                }
+            }
+        });
+        folder
+    }
+
+    #[test]
+    fn what_happens_meanwhile_is_no_answer_and_a_refusal_is_an_error() {
+        let folder = saying(
+            "monitor",
+            &[
+                "{\"QMP\": {}}\r\n",
+                "{\"return\": {}}\r\n",
+                "{\"timestamp\": {}, \"event\": \"STOP\"}\r\n{\"return\": {\"a\": 1}}\r\n",
+                "{\"error\": {\"desc\": \"no such thing\"}}\r\n",
+            ],
+        );
+        let mut monitor = Monitor::open(&folder).unwrap();
+        assert_eq!(monitor.ask("{}").unwrap(), "{\"return\": {\"a\": 1}}");
+        let error = monitor.ask("{}").unwrap_err().to_string();
+        assert!(error.contains("no such thing"), "{error}");
+        let error = monitor.ask("{}").unwrap_err().to_string();
+        assert!(error.contains("monitor"), "{error}");
+        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+        assert!(Monitor::open(&folder).is_err());
+    }
+
+    #[test]
+    fn what_does_not_greet_as_a_monitor_is_none() {
+        let folder = saying("no-monitor", &["SSH-2.0-x\r\n"]);
+        let error = Monitor::open(&folder).err().unwrap().to_string();
+        assert!(error.contains("SSH-2.0-x"), "{error}");
+        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+    }
+}
