@@ -105,7 +105,7 @@ pub(super) async fn read_all(
 }
 
 /// Reads a host: facts and settings at once.
-async fn read(work: &Work, host: Host, session: Session) -> Result<Read, Failure> {
+pub(super) async fn read(work: &Work, host: Host, session: Session) -> Result<Read, Failure> {
     let (facts, settings) = tokio::join!(
         super::facts::one(work, &host, &session),
         settings::gather(&session)
@@ -128,8 +128,8 @@ async fn read(work: &Work, host: Host, session: Session) -> Result<Read, Failure
 }
 
 /// What was read, to be compared.
-pub(super) fn seen(read: &[Read]) -> Vec<Seen<'_>> {
-    read.iter()
+pub(super) fn seen<'a>(read: impl IntoIterator<Item = &'a Read>) -> Vec<Seen<'a>> {
+    read.into_iter()
         .map(|read| Seen {
             host: &read.host.name,
             facts: &read.facts,

@@ -52,6 +52,12 @@ pub fn names(context: &Context, further: Option<&str>) -> Vec<String> {
     names.unwrap_or_default()
 }
 
+/// What makes the run's sessions.
+pub fn connector(context: &Context) -> Connector {
+    let options = Options::of_user(context.accept_new_host_keys);
+    Connector::new(options, context.asker.clone(), context.emitter.clone())
+}
+
 /// Connects to these hosts, all at once.
 ///
 /// # Errors
@@ -65,8 +71,7 @@ pub async fn connect(
     inventory
         .allow_commands(&context.asker, &context.paths)
         .await?;
-    let options = Options::of_user(context.accept_new_host_keys);
-    let connector = Connector::new(options, context.asker.clone(), context.emitter.clone());
+    let connector = connector(context);
     let hosts: Vec<&Host> = hosts.iter().collect();
     Ok(reach::all(inventory, &hosts, &connector, &context.emitter).await)
 }

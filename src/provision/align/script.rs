@@ -17,7 +17,7 @@ const FOLDER: &str = "/var/lib/windlass/undo";
 /// The lock of runs that change a host; the worker's `lock` takes the same.
 const LOCK: &str = "/var/lib/windlass/lock";
 /// The version of the record's form.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What a run did on a host, and how things were before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,27 @@ pub struct Record {
     pub changes: Vec<Change>,
     /// Settings before it, without the files.
     pub before: Settings,
+}
+
+impl Record {
+    /// From its text.
+    ///
+    /// # Errors
+    /// When it is none, or of another form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Form {
+            v: u32,
+        }
+        let not = |error: serde_json::Error| format!("it is not understood: {error}");
+        // The form first: what another one holds is not known here.
+        match serde_json::from_str::<Form>(text).map_err(not)?.v {
+            VERSION => serde_json::from_str(text).map_err(not),
+            other => Err(format!(
+                "it is of form {other}, and this windlass knows {VERSION}: use the one that wrote it"
+            )),
+        }
+    }
 }
 
 /// The folder of a run.
@@ -60,7 +81,7 @@ pub fn begin(record: &Record) -> Result<String, String> {
     let folder = quote(&folder(&record.run));
     let mut script = format!("set -e\numask 077\nmkdir -p {folder}/files\n");
     for (number, change) in record.changes.iter().enumerate() {
-        if let Change::File { path, .. } = change {
+        if let Change::File { path, .. } | Change::Kept { path } = change {
             script.push_str(&keep(&record.run, number, path));
         }
     }
@@ -98,7 +119,8 @@ pub fn apply(change: &Change) -> String {
             remove,
         } => packages(installer, install, remove),
         Change::File { path, text } => file(path, text.as_deref()),
-        Change::BootLoader { tool } => boot_loader(tool),
+        Change::Line { line, .. } => format!("{line}\n"),
+        Change::Kept { .. } => ":\n".to_owned(),
         Change::Unit { unit, from, to } => self::unit(unit, from, to),
         Change::Group {
             user,
@@ -108,11 +130,11 @@ pub fn apply(change: &Change) -> String {
     }
 }
 
-/// Takes a change back; packages are compared with what was there before, see [`super::undo`].
+/// Takes a change back. `None` for what is done when the others are back: packages, which are compared
+/// with what was there before, and lines with the files they write ([`undo_late`]).
 pub fn undo(run: &str, number: usize, change: &Change) -> Option<String> {
     match change {
-        // Both are done by what there is when the other changes are back.
-        Change::Packages { .. } | Change::BootLoader { .. } => None,
+        Change::Packages { .. } | Change::Line { .. } | Change::Kept { .. } => None,
         Change::File { path, .. } => Some(restore(run, number, path)),
         Change::Unit { unit, from, to } => Some(self::unit(unit, to, from)),
         Change::Group {
@@ -121,6 +143,41 @@ pub fn undo(run: &str, number: usize, change: &Change) -> Option<String> {
             member,
         } => Some(self::group(user, group, !member)),
     }
+}
+
+/// Scripts that take lines back, the last first, and then give back the files that they write: byte for
+/// byte, whatever the tool made of them.
+pub fn undo_late(record: &Record) -> Vec<String> {
+    let changes = || record.changes.iter().enumerate();
+    let lines = changes().rev().filter_map(|(_, change)| match change {
+        Change::Line { undo, .. } => Some(format!("{undo}\n")),
+        _ => None,
+    });
+    let files = changes().filter_map(|(number, change)| match change {
+        Change::Kept { path } => Some(restore(&record.run, number, path)),
+        _ => None,
+    });
+    lines.chain(files).collect()
+}
+
+/// The lines that a person types on the host's console to have it boot as it did before.
+pub fn by_hand(record: &Record) -> String {
+    let mut lines = Vec::new();
+    for (number, change) in record.changes.iter().enumerate() {
+        if let Change::File { path, .. } | Change::Kept { path } = change {
+            let (path, kept) = (quote(path), quote(&kept(&record.run, number)));
+            lines.push(format!(
+                "if [ -e {kept} ]; then cp -a {kept} {path}; else rm -f {path}; fi"
+            ));
+        }
+    }
+    for change in record.changes.iter().rev() {
+        if let Change::Line { undo, .. } = change {
+            lines.push(undo.clone());
+        }
+    }
+    lines.push("reboot".to_owned());
+    lines.join("\n  ")
 }
 
 /// One transaction of a package manager.
@@ -220,20 +277,6 @@ fn restore(run: &str, number: usize, path: &str) -> String {
     )
 }
 
-/// Writes the boot loader's configuration anew.
-pub fn boot_loader(tool: &str) -> String {
-    match tool {
-        "update-grub" => "exec update-grub\n".to_owned(),
-        // Fedora and its kin keep it under another name.
-        tool => format!(
-            "for file in /boot/grub2/grub.cfg /boot/grub/grub.cfg; do\n\
-             if [ -e $file ]; then exec {} -o $file; fi\ndone\n\
-             echo 'there is neither /boot/grub2/grub.cfg nor /boot/grub/grub.cfg' >&2; exit 1\n",
-            quote(tool)
-        ),
-    }
-}
-
 fn unit(unit: &str, from: &str, to: &str) -> String {
     let unit = quote(unit);
     let unmask = match from {
@@ -275,6 +318,47 @@ mod tests {
             let script = packages(installer, &install, &remove);
             assert!(script.ends_with(wanted), "{installer}: {script}");
         }
+    }
+
+    #[test]
+    fn lines_are_taken_back_after_files_and_what_they_write_is_given_back_last() {
+        let kept = Change::Kept {
+            path: "/boot/x".into(),
+        };
+        let line = |name: &str| Change::Line {
+            line: format!("do {name}"),
+            undo: format!("undo {name}"),
+        };
+        let record = Record {
+            v: VERSION,
+            run: "r1".into(),
+            changes: vec![kept, line("a"), line("b")],
+            before: Settings::default(),
+        };
+        assert!(begin(&record).unwrap().contains("cp -a /boot/x"));
+        assert_eq!(apply(&record.changes[1]), "do a\n");
+        for (number, change) in record.changes.iter().enumerate() {
+            assert_eq!(undo("r1", number, change), None);
+        }
+        let late = undo_late(&record);
+        assert_eq!(late[..2], ["undo b\n", "undo a\n"]);
+        assert!(late[2].contains("/boot/x.windlass-new"), "{late:?}");
+        let typed = by_hand(&record);
+        let at = |part: &str| {
+            typed
+                .find(part)
+                .unwrap_or_else(|| panic!("{part}: {typed}"))
+        };
+        assert!(at("/boot/x") < at("undo b") && at("undo a") < at("reboot"));
+    }
+
+    #[test]
+    fn a_record_of_another_form_is_refused_by_its_number() {
+        let old =
+            r#"{"v":1,"run":"r","changes":[{"change":"boot_loader","tool":"x"}],"before":{}}"#;
+        let said = Record::parse(old).unwrap_err();
+        assert!(said.contains("form 1"), "{said}");
+        assert!(Record::parse("{").is_err());
     }
 
     fn sh(script: &str) {

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, BufReader};
 
+use super::STEP;
 use super::plan::Change;
 use super::script::{self, Record, VERSION};
 use crate::event::{Failure, FailureKind};
 use crate::facts::{Settings, settings};
+use crate::provision::boot::Ground;
+use crate::provision::memory;
 use crate::ssh::{Caps, Session, Stream};
 
 /// How long a package manager may take.
@@ -104,6 +107,42 @@ async fn must(
     Err(failed(session, step, format!("{step}: {why}")))
 }
 
+/// What decides how a host's kernel parameters are set.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn ground(session: &Session) -> Result<Ground, Failure> {
+    let seen = match memory::look(session, true).await {
+        Ok(seen) => seen,
+        // What the login may read is mostly enough.
+        Err(_) => memory::look(session, false)
+            .await
+            .map_err(|error| error.failure(session.host()).at(STEP))?,
+    };
+    let unread = seen.unreadable.first().or_else(|| seen.not_text.first());
+    match unread {
+        Some(path) => Err(failed(
+            session,
+            STEP,
+            format!("{path} cannot be read, so no kernel parameter is changed"),
+        )),
+        None => Ok(seen.ground),
+    }
+}
+
+/// The record of a run's changes on a host, as it is written before the first.
+pub fn recorded(run: &str, changes: &[Change], before: &Settings) -> Record {
+    Record {
+        v: VERSION,
+        run: run.to_owned(),
+        changes: changes.to_vec(),
+        before: Settings {
+            files: std::collections::BTreeMap::new(),
+            ..before.clone()
+        },
+    }
+}
+
 /// Makes a run's changes on a host, which is held meanwhile. What takes them back is written down
 /// before the first.
 ///
@@ -117,16 +156,7 @@ pub async fn make(
     before: &Settings,
 ) -> Result<(), Failure> {
     let _lock = lock(session, holder).await?;
-    let record = Record {
-        v: VERSION,
-        run: run.to_owned(),
-        changes: changes.to_vec(),
-        before: Settings {
-            files: std::collections::BTreeMap::new(),
-            ..before.clone()
-        },
-    };
-    let script = script::begin(&record).map_err(Failure::internal)?;
+    let script = script::begin(&recorded(run, changes, before)).map_err(Failure::internal)?;
     must(session, "keep what takes it back", &script, SOON).await?;
     for change in changes {
         must(session, &change.words(), &script::apply(change), LONG).await?;
@@ -143,24 +173,10 @@ pub async fn record(session: &Session, run: &str) -> Result<Option<Record>, Fail
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let record: Record = serde_json::from_str(&text).map_err(|error| {
+    let record = Record::parse(&text).map_err(|error| {
         let folder = script::folder(run);
-        failed(
-            session,
-            "undo",
-            format!("{folder}/record.json is not understood: {error}"),
-        )
+        failed(session, "undo", format!("{folder}/record.json: {error}"))
     })?;
-    if record.v != VERSION {
-        return Err(failed(
-            session,
-            "undo",
-            format!(
-                "the record of run {run} is of form {}, this windlass knows {VERSION}",
-                record.v
-            ),
-        ));
-    }
     Ok(Some(record))
 }
 
@@ -187,20 +203,17 @@ pub async fn undo(session: &Session, holder: &str, record: &Record) -> Result<()
         }
     }
     // What is computed from other things is done when those are back.
-    for change in record.changes.iter().rev() {
-        let script = match change {
-            Change::BootLoader { tool } => Some(script::boot_loader(tool)),
-            Change::Packages { .. } => {
-                let now = settings::gather(session)
-                    .await
-                    .map_err(|error| error.failure(session.host()))?;
-                packages_back(&record.before, &now)
-            }
-            _ => None,
-        };
-        if let Some(script) = script {
-            must(session, "take the run back", &script, LONG).await?;
-        }
+    let installed = |change: &Change| matches!(change, Change::Packages { .. });
+    let mut late = Vec::new();
+    if record.changes.iter().any(installed) {
+        let now = settings::gather(session)
+            .await
+            .map_err(|error| error.failure(session.host()))?;
+        late.extend(packages_back(&record.before, &now));
+    }
+    late.extend(script::undo_late(record));
+    for script in late {
+        must(session, "take the run back", &script, LONG).await?;
     }
     must(
         session,
