@@ -29,7 +29,7 @@ pub use kind::{Kind, Login, Network, Sudo, Traits};
 pub use lab::{Disk, Host, Lab, Wanted};
 pub use network::Cut;
 pub use place::Place;
-pub use vm::{Image, PACKAGES as VM_PACKAGES, Vms, refusal as vm_refusal};
+pub use vm::{Firmware, Hardware, Image, PACKAGES as VM_PACKAGES, Vms, refusal as vm_refusal};
 pub use wire::{Keeper, serve as serve_wire};
 
 /// Debian packages that a lab and its tests need, and the program by which each is known to be there.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use windlass_lab::{Image, Vms as Machines};
+use windlass_lab::{Hardware, Image, Vms as Machines};
 
 use crate::fleet::controller::{Ran, run_by};
 use crate::lab::{as_controller, test_name};
@@ -21,12 +21,19 @@ pub struct Vms {
 impl Vms {
     /// Machines of these names, booted.
     pub fn up(names: &[&str]) -> Self {
+        Self::of(names, Hardware::default())
+    }
+
+    /// The same, of some hardware.
+    pub fn of(names: &[&str], hardware: Hardware) -> Self {
         let began = Instant::now();
         say(began, &format!("booting {}", names.join(" and ")));
         let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let image = Image::at(&tmp.with_file_name("vm"));
-        let machines = Machines::up(&tmp.join("vm").join(test_name()), &image, names, true)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let folder = tmp.join("vm").join(test_name());
+        let wanted: Vec<_> = names.iter().map(|name| (*name, hardware)).collect();
+        let machines =
+            Machines::up(&folder, &image, &wanted, true).unwrap_or_else(|error| panic!("{error}"));
         let home = machines.place().folder().join("home");
         std::fs::create_dir_all(&home).unwrap();
         let vms = Self {

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use windlass_lab::{Image, VM_PACKAGES, Vms, missing_of, missing_packages};
+use windlass_lab::{Firmware, Hardware, Image, VM_PACKAGES, Vms, missing_of, missing_packages};
 
 use super::{arguments, ends, packages, text};
 use crate::chores::{Done, target_folder};
 
 const HELP: &str = "\
 cargo xtask vm up N                   make N virtual machines h1, h2, …, emulated and slow
+            [--uefi]                  that start by UEFI
+            [--disk GIB]              with a second, empty disk of this size, /dev/vdb
 cargo xtask vm sh HOST [CMD…]         log in to one, as root
 cargo xtask vm ctl [CMD…]             run in the controller's network, with this machine's files
 cargo xtask vm status                 the machines
@@ -36,13 +38,14 @@ pub fn vm(arguments: &[String]) -> Done {
             print!("{HELP}");
             Ok(())
         }
-        ["up", number] => {
+        ["up", number, options @ ..] => {
+            let hardware = hardware(options)?;
             let number: usize = number
                 .parse()
                 .ok()
                 .filter(|number| (1..=MOST).contains(number))
                 .ok_or_else(|| format!("{number} is no number from 1 to {MOST}"))?;
-            up(&name, number)
+            up(&name, number, hardware)
         }
         ["down"] => Vms::clear(&folder).map_err(text),
         ["status"] => {
@@ -108,14 +111,33 @@ pub fn make_image() -> Result<Image, String> {
     Ok(image)
 }
 
-fn up(name: &str, number: usize) -> Done {
+/// What options of `vm up` make of a machine.
+fn hardware(options: &[&str]) -> Result<Hardware, String> {
+    let mut hardware = Hardware::default();
+    let mut rest = options.iter();
+    while let Some(option) = rest.next() {
+        match *option {
+            "--uefi" => hardware.firmware = Firmware::Uefi,
+            "--disk" => {
+                let gib = rest.next().and_then(|gib| gib.parse::<u64>().ok());
+                let gib = gib.filter(|gib| (1..=1024).contains(gib));
+                let gib = gib.ok_or("--disk needs a size from 1 to 1024, GiB")?;
+                hardware.blank = Some(gib << 30);
+            }
+            other => return Err(format!("vm up does not know {other}")),
+        }
+    }
+    Ok(hardware)
+}
+
+fn up(name: &str, number: usize, hardware: Hardware) -> Done {
     install()?;
     let image = make_image()?;
     let folder = folder().join("labs").join(name);
     let names: Vec<String> = (1..=number).map(|number| format!("h{number}")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let machines: Vec<_> = names.iter().map(|name| (name.as_str(), hardware)).collect();
     let started = Instant::now();
-    let vms = Vms::up(&folder, &image, &names, false).map_err(text)?;
+    let vms = Vms::up(&folder, &image, &machines, false).map_err(text)?;
     status(&vms);
     let option = match name {
         "hand" => String::new(),

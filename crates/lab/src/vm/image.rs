@@ -11,10 +11,12 @@ use crate::command::{Context, Result, run, wrong};
 const RECIPE: &str = include_str!("image.sh");
 /// Size of the disk, bytes. It is sparse: about one GiB of it is used.
 const BYTES: u64 = 3 << 30;
-/// A partition for GRUB's core, which BIOS machines need on GPT disks, and one for all else.
+/// A partition for GRUB's core, which BIOS machines need on GPT disks, one for the system, and one for
+/// UEFI, which finds GRUB there.
 const PARTITIONS: &str = "label: gpt\n\
                           size=1MiB, type=21686148-6449-6E6F-744E-656564454649\n\
-                          type=0FC63DAF-8483-4772-8E79-3D69D8477DE4\n";
+                          size=3000MiB, type=0FC63DAF-8483-4772-8E79-3D69D8477DE4\n\
+                          type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\n";
 
 /// The disk from which machines start. They never write to it.
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
-# Makes a Debian system that boots by GRUB out of an empty disk: its own shell, mount namespace and
-# nothing else of the machine's. Arguments: the loop device of the disk, whose second partition is to
-# hold the system; an empty folder.
+# Makes a Debian system that boots by GRUB, from BIOS and from UEFI, out of an empty disk: its own shell,
+# mount namespace and nothing else of the machine's. Arguments: the loop device of the disk, whose second
+# partition is to hold the system and whose third is UEFI's; an empty folder.
 set -eu
 disk=$1 root=$2
-part=${disk}p2
+part=${disk}p2 efi=${disk}p3
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 mke2fs -q -F -t ext4 -L root "$part"
@@ -12,7 +12,7 @@ mount -o noatime "$part" "$root"
 # The kernel of clouds has no ttm. The initramfs holds what the disk needs and no more: it is unpacked
 # by an emulated processor at each boot.
 mmdebstrap --quiet --mode=root --variant=minbase \
-    --include=linux-image-amd64,grub-pc,initramfs-tools,zstd,kmod,systemd,systemd-sysv,libpam-systemd,dbus,udev,openssh-server,sudo,iproute2,iputils-ping,iperf3,ethtool,procps,netbase,fdisk,e2fsprogs,ca-certificates \
+    --include=linux-image-amd64,grub-pc,grub-efi-amd64-bin,initramfs-tools,zstd,kmod,systemd,systemd-sysv,libpam-systemd,dbus,udev,openssh-server,sudo,iproute2,iputils-ping,iperf3,ethtool,procps,netbase,fdisk,e2fsprogs,ca-certificates \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -24,7 +24,8 @@ mmdebstrap --quiet --mode=root --variant=minbase \
     --essential-hook='echo grub-pc grub-pc/install_devices_empty boolean true | chroot "$1" debconf-set-selections' \
     bookworm "$root"
 
-echo 'LABEL=root / ext4 defaults,noatime 0 1' >"$root/etc/fstab"
+printf 'LABEL=root / ext4 defaults,noatime 0 1\nLABEL=EFI /boot/efi vfat noauto 0 0\n' >"$root/etc/fstab"
+mkdir -p "$root/boot/efi"
 # Each machine finds its own at its first boot.
 rm -f "$root"/etc/ssh/ssh_host_* "$root/etc/hostname"
 : >"$root/etc/machine-id"
@@ -65,6 +66,17 @@ for folder in dev proc sys; do
 done
 chroot "$root" grub-install --target=i386-pc --no-floppy "$disk" 2>&1
 chroot "$root" update-grub 2>&1
+# The same menu for UEFI, under the name that every firmware tries. Not by grub-install: that wants the
+# partition mounted, and not every kernel knows its file system.
+cp -r "$root/usr/lib/grub/x86_64-efi" "$root/boot/grub/"
+printf 'search.fs_label root root\nset prefix=($root)/boot/grub\n' >"$root/boot/grub/early.cfg"
+chroot "$root" grub-mkimage -O x86_64-efi -o /boot/grub/bootx64.efi -p /boot/grub -c /boot/grub/early.cfg \
+    part_gpt ext2 normal configfile search search_label search_fs_uuid linux gzio serial terminal test echo
+mkfs.fat -n EFI "$efi"
+export MTOOLS_SKIP_CHECK=1
+mmd -i "$efi" ::/EFI ::/EFI/BOOT
+mcopy -i "$efi" "$root/boot/grub/bootx64.efi" ::/EFI/BOOT/BOOTX64.EFI
+rm "$root/boot/grub/bootx64.efi" "$root/boot/grub/early.cfg"
 # Without udev there are no names by UUID, and the loop device's would be written down.
 uuid=$(blkid -s UUID -o value "$part")
 sed -i "s#root=$part#root=UUID=$uuid#" "$root/boot/grub/grub.cfg"

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::hardware::{self, Hardware};
 use super::image::Image;
 use super::monitor::{Monitor, SOCKET};
 use crate::cgroup;
@@ -22,9 +23,16 @@ const MEMORY: u32 = 3072;
 pub const BOOT: Duration = Duration::from_secs(400);
 
 /// Writes what a new machine starts from; its public key is returned as `known_hosts` wants it.
-pub fn write(place: &Place, image: &Image, host: &Host, all: &[Host]) -> Result<String> {
+pub fn write(
+    place: &Place,
+    image: &Image,
+    hardware: Hardware,
+    host: &Host,
+    all: &[Host],
+) -> Result<String> {
     let folder = place.host(&host.name);
     fs::create_dir_all(&folder).during(folder.display())?;
+    hardware.write(&folder)?;
     run(
         "qemu-img",
         &[
@@ -169,7 +177,8 @@ pub fn on(place: &Place, host: &Host, tied: bool) -> Result<()> {
             "-drive",
             "if=none,id=disk,file=disk.qcow2,format=qcow2,cache=unsafe,discard=unmap",
         ])
-        .args(["-device", "virtio-blk-pci,drive=disk"])
+        .args(["-device", "virtio-blk-pci,drive=disk,bootindex=1"])
+        .args(hardware::arguments(&folder))
         .args([
             "-netdev",
             &format!(

@@ -2,6 +2,7 @@
 //! (kernel parameters that a kernel took, modules, real reboots, the clock). Slow: QEMU emulates the
 //! processor. They are reached and named as the hosts in namespaces are, and live in one folder likewise.
 
+mod hardware;
 mod image;
 mod machine;
 mod monitor;
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
+pub use hardware::{Firmware, Hardware};
 pub use image::Image;
 
 use crate::cgroup;
@@ -33,7 +35,10 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("qemu-system-x86", "/usr/bin/qemu-system-x86_64"),
     ("qemu-utils", "/usr/bin/qemu-img"),
     ("seabios", "/usr/share/seabios/bios-256k.bin"),
+    ("ovmf", "/usr/share/OVMF/OVMF_CODE_4M.fd"),
     ("fdisk", "/usr/sbin/sfdisk"),
+    ("dosfstools", "/usr/sbin/mkfs.fat"),
+    ("mtools", "/usr/bin/mcopy"),
     ("kmod", "/usr/sbin/modprobe"),
 ];
 
@@ -62,13 +67,18 @@ pub struct Vms {
 }
 
 impl Vms {
-    /// Makes machines of these names in this folder and waits until all let root in. Those that are
+    /// Makes machines of these names and this hardware in this folder and waits until all let root in. Those that are
     /// there already are taken away first. With `tied` they end with the thread that calls this.
     ///
     /// # Errors
     /// When the image was not made, the real machine lacks something, or one does not come up; what was
     /// made by then is taken away.
-    pub fn up(folder: &Path, image: &Image, names: &[&str], tied: bool) -> Result<Self> {
+    pub fn up(
+        folder: &Path,
+        image: &Image,
+        machines: &[(&str, Hardware)],
+        tied: bool,
+    ) -> Result<Self> {
         if let Some(reason) = refusal() {
             return wrong(reason);
         }
@@ -78,9 +88,9 @@ impl Vms {
                 image.disk().display()
             ));
         }
-        let wanted: Vec<(String, Kind)> = names
+        let wanted: Vec<(String, Kind)> = machines
             .iter()
-            .map(|name| ((*name).to_owned(), Kind::Root))
+            .map(|(name, _)| ((*name).to_owned(), Kind::Root))
             .collect();
         let vms = Self {
             place: Place::at(folder)?,
@@ -88,7 +98,7 @@ impl Vms {
             tied,
         };
         lab::down(&vms.place)?;
-        match vms.build(image) {
+        match vms.build(image, machines) {
             Ok(()) => Ok(vms),
             Err(error) => {
                 // What the machine's console said last is part of the error already.
@@ -98,7 +108,7 @@ impl Vms {
         }
     }
 
-    fn build(&self, image: &Image) -> Result<()> {
+    fn build(&self, image: &Image, machines: &[(&str, Hardware)]) -> Result<()> {
         let (place, hosts) = (&self.place, &self.hosts);
         fs::create_dir_all(place.folder()).during(place.folder().display())?;
         let names: String = hosts
@@ -112,7 +122,8 @@ impl Vms {
         network::up(place)?;
         let keys = hosts
             .iter()
-            .map(|host| machine::write(place, image, host, hosts))
+            .zip(machines)
+            .map(|(host, (_, hardware))| machine::write(place, image, *hardware, host, hosts))
             .collect::<Result<Vec<_>>>()?;
         let file = place.known_hosts();
         fs::write(&file, inventory::known_hosts(hosts, &keys)).during(file.display())?;
