@@ -39,11 +39,22 @@ fn halo(vram: u64, gtt: u64) -> String {
 
 const UNAME: &str = "Linux\n6.18.9-200.fc43.x86_64\nx86_64\nhalo\n#1 SMP\n";
 
+/// Hosts, each under its own name, compared with the first.
 fn compared(hosts: &[(&str, &Facts, Option<IpAddr>)]) -> Judged {
     let settings = Settings::default();
+    let named = |name: &str, facts: &Facts| {
+        let mut facts = facts.clone();
+        facts.kernel.hostname = Some(name.to_owned());
+        facts
+    };
+    let named: Vec<Facts> = hosts
+        .iter()
+        .map(|(name, facts, _)| named(name, facts))
+        .collect();
     let seen: Vec<Seen<'_>> = hosts
         .iter()
-        .map(|(host, facts, data)| Seen {
+        .zip(&named)
+        .map(|((host, _, data), facts)| Seen {
             host,
             facts,
             settings: Some(&settings),
@@ -368,7 +379,7 @@ fn the_one_host_whose_disk_is_too_small_is_told_with_its_figures_before_anything
         &refused[0],
         &[
             "/var/lib/windlass has 30.1 GB free",
-            "118 GB",
+            "118.2 GB are needed",
             "memory_limit",
         ],
     );
