@@ -125,7 +125,11 @@ async fn look(work: &Work, root: bool) -> Result<(Inventory, Vec<Looked>, Vec<Fa
         let session = session?;
         // To look, what the login may read is enough; root's is more.
         let root = root || session.login().await.is_ok_and(|login| login.uid == 0);
-        match memory::look(&session, root).await {
+        let seen = match root {
+            true => memory::look(&session, true).await,
+            false => memory::look_as_login(&session).await,
+        };
+        match seen {
             Ok(seen) => Ok(Looked {
                 host,
                 session,

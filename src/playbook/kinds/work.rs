@@ -112,6 +112,9 @@ pub struct Acted {
     pub values: Map<String, Value>,
     /// A report for people.
     pub text: String,
+    /// Sessions that take the place of those that hosts had, by host: what was read from these hosts is
+    /// old.
+    pub sessions: BTreeMap<String, Session>,
 }
 
 impl Work<'_> {
@@ -148,6 +151,12 @@ impl Work<'_> {
     /// The session's error as such a failure.
     pub fn ssh(&self, host: &str, error: &SshError) -> Failure {
         error.failure(host).at(self.task)
+    }
+
+    /// Name of what hosts keep to take this task of this very run back: letters and digits.
+    pub fn record(&self) -> String {
+        let number = self.mark.rsplit('/').next().unwrap_or_default();
+        format!("{}t{number}", self.context.run)
     }
 
     /// An emitter that tells the task's parts as its steps.

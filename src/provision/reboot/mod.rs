@@ -141,6 +141,14 @@ impl Return {
         }
     }
 
+    /// A session to it, where the one before is lost.
+    ///
+    /// # Errors
+    /// When it is not reached.
+    pub async fn connect(&self) -> Result<Session, SshError> {
+        self.connector.connect(&self.target).await
+    }
+
     /// Reboots the host and waits until it is there in another boot than `before`, and `look` at it
     /// worked.
     ///
