@@ -119,17 +119,27 @@ async fn one(
         user: facts.login.user.as_deref().unwrap_or("root"),
         ground: ground.as_ref(),
     };
-    let plan = align::plan(comparison, subject, wanted);
+    let mut plan = align::plan(comparison, subject, wanted);
+    if plan.reboot.is_none() {
+        plan.reboot = doing::pending(&host.session).await;
+    }
     for change in &plan.changes {
         work.change(name, &change.words(), String::new);
     }
     if !work.context.check && !plan.changes.is_empty() {
         let holder = locks::holder(&work.context.run);
-        doing::make(&host.session, id, &holder, &plan.changes, settings)
+        doing::make(&host.session, id, &holder, &plan)
             .await
-            .map_err(|failure| failure.at(work.task))?;
+            .map_err(|failure| taken_back_by(failure, id).at(work.task))?;
     }
     Ok((said(&plan, work.context.check, id), lines(&plan)))
+}
+
+/// With the command that takes back what was done until then.
+fn taken_back_by(mut failure: Failure, id: &str) -> Failure {
+    let line = format!("; what was done until then is taken back by: windlass align --undo {id}");
+    failure.message.push_str(&line);
+    failure
 }
 
 /// What is said of a host, by what is to be done there.
@@ -178,6 +188,7 @@ mod tests {
     fn what_is_left_to_a_person_and_to_a_reboot_is_said_beside_what_was_done() {
         let change = Change::File {
             path: "/etc/x".into(),
+            was: None,
             text: None,
         };
         let hand = ByHand {
