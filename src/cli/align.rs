@@ -21,6 +21,7 @@ use crate::provision::align::{self, Plan, STEP, work as doing};
 use crate::provision::boot::Ground;
 use crate::provision::drift::{self, Comparison, compare};
 use crate::report::plain::harmless;
+use crate::ssh::Session;
 
 /// Runs the command.
 pub fn align(common: &Common, arguments: &AlignArguments) -> Exit {
@@ -139,7 +140,11 @@ async fn planned(work: &Work, comparison: &Comparison, read: &Read, source: &Rea
         user: read.facts.login.user.as_deref().unwrap_or("root"),
         ground: ground.as_ref().ok(),
     };
-    align::plan(comparison, host, &source.settings)
+    let mut plan = align::plan(comparison, host, &source.settings);
+    if plan.reboot.is_none() {
+        plan.reboot = doing::pending(&read.session).await;
+    }
+    plan
 }
 
 /// Makes the changes of all hosts at once; the first that failed.
@@ -147,7 +152,7 @@ async fn make_all(work: &Work, plans: &[(Read, Plan)]) -> Option<Failure> {
     let open = plans.iter().filter(|(_, plan)| !plan.changes.is_empty());
     let made = join_all(open.map(|(read, plan)| async move {
         let task = task(work, &read.host.name);
-        let made = make(work, read, plan).await;
+        let made = make(work, &read.session, plan).await;
         match &made {
             Ok(()) => task.finish(Status::Changed, changes(plan.changes.len())),
             Err(error) => task.finish(Status::Failed, error.message.clone()),
@@ -159,13 +164,12 @@ async fn make_all(work: &Work, plans: &[(Read, Plan)]) -> Option<Failure> {
 }
 
 /// Makes the changes of a host.
-async fn make(work: &Work, read: &Read, plan: &Plan) -> Result<(), Failure> {
+async fn make(work: &Work, session: &Session, plan: &Plan) -> Result<(), Failure> {
     if plan.changes.is_empty() {
         return Ok(());
     }
     let holder = locks::holder(&work.run);
-    let (session, before) = (&read.session, &read.settings);
-    doing::make(session, &work.run, &holder, &plan.changes, before).await
+    doing::make(session, &work.run, &holder, plan).await
 }
 
 fn task(work: &Work, host: &str) -> Task {

@@ -84,7 +84,9 @@ pub async fn gather(session: &Session) -> Result<Settings, SshError> {
     Ok(Settings::parse(&sections))
 }
 
-fn packages(text: &str) -> BTreeMap<String, String> {
+/// Packages with their versions, as [`Settings::packages`]: lines of a state, `name:architecture` and a
+/// version.
+pub fn packages(text: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();

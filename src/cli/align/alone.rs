@@ -67,16 +67,24 @@ async fn one(
     reboot: Reboot,
 ) -> Result<(Read, Plan), Failure> {
     let name = &read.host.name;
+    let connector = hosts::connector(work);
+    let back = Return::new(connector, inventory, &read.host, reboot.patience());
+    // A host that stands between was rebooted meanwhile, perhaps.
+    let anew = match read.session.is_lost() {
+        true => Some(back.connect().await.map_err(|error| error.failure(name))?),
+        false => None,
+    };
+    let open = anew.as_ref().unwrap_or(&read.session);
     // Before anything is changed there.
     let before = match &plan.reboot {
-        Some(_) => Some(reboot::may(&read.session, STEP).await?),
+        Some(_) => Some(reboot::may(open, STEP).await?),
         None => None,
     };
-    make(work, read, plan).await?;
+    make(work, open, plan).await?;
     let session = match before {
-        None => read.session.clone(),
+        None => open.clone(),
         Some(before) => {
-            let record = doing::recorded(&work.run, &plan.changes, &read.settings);
+            let record = doing::recorded(&work.run, plan);
             let console = match plan.changes.is_empty() {
                 true => "Nothing was changed on it by this run: look at its console".to_owned(),
                 false => format!(
@@ -84,11 +92,9 @@ async fn one(
                     script::by_hand(&record)
                 ),
             };
-            let connector = hosts::connector(work);
-            let back = Return::new(connector, inventory, &read.host, reboot.patience());
             let look = |_| async { Ok(()) };
             let (session, ()) = back
-                .reboot(&read.session, &before, STEP, &work.emitter, look)
+                .reboot(open, &before, STEP, &work.emitter, look)
                 .await
                 .map_err(|away| away.failure(name, STEP, &console))?;
             session

@@ -90,9 +90,9 @@ pub async fn undo(work: &Work, run: &str) -> Result<Outcome, Failure> {
             .emitter
             .task(Scope::host(&host.name).in_task("undo"), None);
         match doing::undo(session, &locks::holder(&work.run), record).await {
-            Ok(()) => {
+            Ok(undone) => {
                 task.finish(Status::Changed, changes(record.changes.len()));
-                Ok(())
+                Ok((host.name.as_str(), undone))
             }
             Err(error) => {
                 task.finish(Status::Failed, error.message.clone());
@@ -101,8 +101,31 @@ pub async fn undo(work: &Work, run: &str) -> Result<Outcome, Failure> {
         }
     }))
     .await;
-    failures.extend(done.into_iter().filter_map(Result::err));
+    let (mut left, mut reboots) = (Vec::new(), Vec::new());
+    for one in done {
+        match one {
+            Ok((host, undone)) => {
+                left.extend(undone.left.iter().map(|what| format!("{host}: {what}")));
+                if let Some(why) = &undone.reboot {
+                    reboots.push(format!("{host} ({why})"));
+                }
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
     failures.sort_by_key(|failure| failure.kind.exit());
-    outcome.failure = failures.into_iter().next();
+    outcome.failure = failures
+        .into_iter()
+        .next()
+        .or_else(|| remains(left, &reboots));
     Ok(outcome)
+}
+
+/// What is not as before yet: the run ends with the status for drift. `None` when all is.
+fn remains(mut left: Vec<String>, reboots: &[String]) -> Option<Failure> {
+    if !reboots.is_empty() {
+        left.push(format!("a reboot is pending on {}", reboots.join(", ")));
+    }
+    let words = harmless(&left.join("; "));
+    (!words.is_empty()).then(|| Failure::new(FailureKind::Drift, words))
 }

@@ -86,6 +86,7 @@ impl<'a> Parameters<'a> {
         } = change::change(ground, mechanism, &self.wish).unwrap_or_default();
         let files = files.into_iter().map(|file| Change::File {
             path: file.path,
+            was: file.before,
             text: Some(file.after),
         });
         let keep = keep.into_iter().map(|path| Change::Kept { path });
@@ -135,6 +136,7 @@ mod tests {
         let wanted = [
             Change::File {
                 path: GRUB.into(),
+                was: Some("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=9\"\n".into()),
                 text: Some("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=9 debug\"\n".into()),
             },
             Change::Line {

@@ -28,6 +28,9 @@ pub enum Change {
     File {
         /// Its path, below /etc.
         path: String,
+        /// Its text when it was looked at, where it was; it is changed only while that stands there.
+        #[serde(skip)]
+        was: Option<String>,
         /// Its text.
         text: Option<String>,
     },
@@ -86,8 +89,11 @@ impl Change {
             Self::File {
                 path,
                 text: Some(_),
+                ..
             } => format!("{path} as on the reference"),
-            Self::File { path, text: None } => format!("{path} removed"),
+            Self::File {
+                path, text: None, ..
+            } => format!("{path} removed"),
             Self::Line { line, .. } => format!("runs {line}"),
             Self::Kept { path } => format!("{path} by the line after it"),
             Self::Unit { unit, from, to } => format!("{unit} {to} (was {from})"),
@@ -125,6 +131,17 @@ pub struct Plan {
     pub by_hand: Vec<ByHand>,
     /// Why a reboot is needed for the changes to take effect; `None` when none is.
     pub reboot: Option<String>,
+}
+
+/// Why a reboot is waited for that a person can do without.
+const AT_ONCE: &str =
+    "the kernel's settings are read when it starts (or now: sudo sysctl --system)";
+
+impl Plan {
+    /// Why its changes are in force with the next start and not before.
+    pub fn waits(&self) -> Option<String> {
+        self.reboot.clone().filter(|why| why != AT_ONCE)
+    }
 }
 
 /// A host to be changed.
@@ -199,9 +216,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
         plan.reboot = Some("modules take their options when they are loaded".into());
     }
     if plan.reboot.is_none() && files.iter().any(|path| path.contains("sysctl")) {
-        plan.reboot = Some(
-            "the kernel's settings are read when it starts (or now: sudo sysctl --system)".into(),
-        );
+        plan.reboot = Some(AT_ONCE.into());
     }
     let set = parameters.changes();
     if !set.is_empty() || parameters.waiting {
@@ -210,6 +225,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     plan.changes.extend(set);
     plan.changes
         .extend(files.into_iter().map(|path| Change::File {
+            was: host.settings.files.get(&path).cloned(),
             text: reference.files.get(&path).cloned(),
             path,
         }));
@@ -391,10 +407,12 @@ mod tests {
         let wanted = [
             Change::File {
                 path: "/etc/modprobe.d/own.conf".into(),
+                was: Some("options ttm pages_limit=2\n".into()),
                 text: None,
             },
             Change::File {
                 path: path.into(),
+                was: Some("options ttm pages_limit=1\n".into()),
                 text: Some("options ttm pages_limit=9\n".into()),
             },
         ];
@@ -464,6 +482,7 @@ mod tests {
         let wanted = [
             Change::File {
                 path: grub.into(),
+                was: Some("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt old=1\"\n".into()),
                 text: Some(
                     "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=off ttm.pages_limit=31457280\"\n"
                         .into(),

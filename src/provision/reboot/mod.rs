@@ -141,6 +141,14 @@ impl Return {
         }
     }
 
+    /// A session to it, where the one before is lost.
+    ///
+    /// # Errors
+    /// When it is not reached.
+    pub async fn connect(&self) -> Result<Session, SshError> {
+        self.connector.connect(&self.target).await
+    }
+
     /// Reboots the host and waits until it is there in another boot than `before`, and `look` at it
     /// worked.
     ///
@@ -164,20 +172,39 @@ impl Return {
             emitter.emit(scope, Event::log(Level::Info, words));
         };
         say("it reboots");
-        let asked = session
-            .run_as_root("rebooting", REBOOT, CAPS)
-            .await
-            .map_err(|error| NotBack::NotAsked(error.failure(host).at(step)))?;
-        if !asked.ok() {
-            let words = format!("rebooting: {}", plain(&asked.last_words()));
-            return Err(NotBack::NotAsked(failed(host, step, words)));
-        }
+        self.ask(session, before, step).await?;
         let found = self.wait(before, look).await.map_err(|why| NotBack::Away {
             why,
             patience: self.patience,
         })?;
         say("it is back, in another boot");
         Ok(found)
+    }
+
+    /// Asks for the reboot. Where the session is lost meanwhile, nobody knows whether the host heard it:
+    /// one that is still there is asked again, and any other is waited for.
+    async fn ask(&self, session: &Session, before: &str, step: &str) -> Result<(), NotBack> {
+        let host = session.host();
+        let ask =
+            |session: Session| async move { session.run_as_root("rebooting", REBOOT, CAPS).await };
+        let mut asked = ask(session.clone()).await;
+        if asked.is_err() && session.is_lost() {
+            let Ok(anew) = self.connect().await else {
+                return Ok(());
+            };
+            match boot_id(&anew).await {
+                Ok(Some(id)) if id == before => asked = ask(anew).await,
+                _ => return Ok(()),
+            }
+        }
+        match asked {
+            Ok(asked) if asked.ok() => Ok(()),
+            Ok(asked) => {
+                let words = format!("rebooting: {}", plain(&asked.last_words()));
+                Err(NotBack::NotAsked(failed(host, step, words)))
+            }
+            Err(error) => Err(NotBack::NotAsked(error.failure(host).at(step))),
+        }
     }
 
     /// Waits for it; why the last try failed, when none did well in time.
