@@ -165,8 +165,9 @@ pub async fn make(session: &Session, run: &str, holder: &str, plan: &Plan) -> Re
 /// Why a host is to be rebooted by what was changed on it before; `None` when it is not, or does not
 /// say.
 pub async fn pending(session: &Session) -> Option<String> {
-    let output = session.run("what it waits for", &script::pending(), caps(SOON));
-    let text = output.await.ok()?.text();
+    let script = script::pending();
+    let output = session.run("what it waits for", &script, caps(SOON)).await;
+    let text = output.ok()?.text();
     let why = text.trim();
     (!why.is_empty()).then(|| why.to_owned())
 }
