@@ -12,7 +12,7 @@ mount -o noatime "$part" "$root"
 # The kernel of clouds has no ttm. The initramfs holds what the disk needs and no more: it is unpacked
 # by an emulated processor at each boot.
 mmdebstrap --quiet --mode=root --variant=minbase \
-    --include=linux-image-amd64,grub-pc,grub-efi-amd64-bin,initramfs-tools,zstd,kmod,systemd,systemd-sysv,libpam-systemd,dbus,udev,openssh-server,sudo,iproute2,iputils-ping,iperf3,ethtool,procps,netbase,fdisk,e2fsprogs,ca-certificates \
+    --include=linux-image-amd64,grub-pc,grub-efi-amd64-bin,initramfs-tools,zstd,kmod,systemd,systemd-sysv,libpam-systemd,dbus,udev,openssh-server,sudo,iproute2,iputils-ping,iperf3,ethtool,procps,netbase,util-linux-extra,fdisk,e2fsprogs,ca-certificates \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
@@ -48,7 +48,19 @@ ExecStart=/bin/sh -c 'modprobe qemu_fw_cfg && tar -xf /sys/firmware/qemu_fw_cfg/
 [Install]
 WantedBy=sysinit.target
 U
-chroot "$root" systemctl -q enable lab-identity.service systemd-networkd.service ssh.service
+# The kernel takes whole seconds from the clock of the hardware, which leaves two machines up to one apart;
+# hwclock waits for the tick.
+cat >"$root/etc/systemd/system/lab-clock.service" <<'U'
+[Unit]
+Description=Takes the time from the hardware's clock to the fraction of a second
+Before=ssh.service
+[Service]
+Type=oneshot
+ExecStart=/sbin/hwclock --hctosys --utc
+[Install]
+WantedBy=multi-user.target
+U
+chroot "$root" systemctl -q enable lab-clock.service lab-identity.service systemd-networkd.service ssh.service
 # What takes seconds of an emulated processor and is of no use here.
 chroot "$root" systemctl -q mask systemd-networkd-wait-online.service apt-daily.timer \
     apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service getty@tty1.service
