@@ -1,51 +1,57 @@
 //! `windlass align`: shows what would make the hosts the same, asks, does it, compares again; or takes
 //! such a run back. Decides nothing about what is done.
+//!
+//! - `alone`: one host after the other, with a reboot where that is needed.
+//! - `undo`: taking a run back.
+
+mod alone;
+mod undo;
 
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{AlignArguments, Common};
+use super::arguments::{AlignArguments, Common, Reboot};
 use super::verify::{self, Read};
 use super::work::{Outcome, Work, perform};
-use crate::deploy::remote::{hosts, locks};
-use crate::event::{Exit, Failure, FailureKind, Scope, Status};
+use crate::deploy::remote::locks;
+use crate::event::bus::Task;
+use crate::event::{Event, Exit, Failure, FailureKind, Level, Scope, Status};
 use crate::figures::counted;
-use crate::provision::align::{self, Plan, work as doing};
-use crate::provision::drift::{self, compare};
+use crate::provision::align::{self, Plan, STEP, work as doing};
+use crate::provision::boot::Ground;
+use crate::provision::drift::{self, Comparison, compare};
 use crate::report::plain::harmless;
+use crate::ssh::Session;
 
 /// Runs the command.
 pub fn align(common: &Common, arguments: &AlignArguments) -> Exit {
     let arguments = arguments.clone();
     perform(common, "align", Vec::new(), move |work| async move {
         let done = match &arguments.undo {
-            Some(run) => undo(&work, run).await,
-            None => run(&work, arguments.against.as_deref()).await,
+            Some(run) => undo::undo(&work, run).await,
+            None => run(&work, arguments.against.as_deref(), arguments.reboot).await,
         };
         done.unwrap_or_else(Outcome::from)
     })
 }
 
-async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
+async fn run(work: &Work, against: Option<&str>, reboot: Reboot) -> Result<Outcome, Failure> {
     let (reference, read, failures) = verify::read_all(work, against).await?;
     let comparison = compare(&reference, &verify::seen(&read), drift::rules());
-    let Some(source) = read.iter().find(|read| read.host.name == reference) else {
+    let (sources, others): (Vec<Read>, Vec<Read>) = read
+        .into_iter()
+        .partition(|read| read.host.name == reference);
+    let Some(source) = sources.into_iter().next() else {
         return Err(Failure::internal(format!(
             "the reference {reference} was not read"
         )));
     };
-    let plans: Vec<(&Read, Plan)> = read
-        .iter()
-        .filter(|read| read.host.name != reference)
-        .map(|read| {
-            let host = align::Subject {
-                host: &read.host.name,
-                settings: &read.settings,
-                user: read.facts.login.user.as_deref().unwrap_or("root"),
-            };
-            (read, align::plan(&comparison, host, &source.settings))
-        })
-        .collect();
+    let (told, from) = (&comparison, &source);
+    let plans = join_all(others.into_iter().map(|read| async move {
+        let plan = planned(work, told, &read, from).await;
+        (read, plan)
+    }))
+    .await;
     let mut outcome = Outcome {
         text: text(&reference, &plans),
         ..Outcome::default()
@@ -59,12 +65,11 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
         .fields
         .insert("hosts_planned".into(), Value::Object(shown));
     let waiting: usize = plans.iter().map(|(_, plan)| plan.changes.len()).sum();
-    let mut failure = failures.into_iter().next();
-    if work.common.check || waiting == 0 {
+    let reboots = reboot.reboot && plans.iter().any(|(_, plan)| plan.reboot.is_some());
+    let failure = failures.into_iter().next();
+    if work.common.check || (waiting == 0 && !reboots) {
         for (read, plan) in &plans {
-            let task = work
-                .emitter
-                .task(Scope::host(&read.host.name).in_task("align"), None);
+            let task = task(work, &read.host.name);
             match plan.changes.len() {
                 0 => task.finish(Status::Ok, "nothing to change"),
                 count => task.finish(Status::WouldChange, changes(count)),
@@ -76,13 +81,17 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
         });
         return Ok(outcome);
     }
-    let question = format!("{}\nmake these changes?", outcome.text);
+    let wish = match reboots {
+        true => "make these changes and reboot, one host after the other?",
+        false => "make these changes?",
+    };
+    let question = format!("{}\n{wish}", outcome.text);
     match leave(work, question, &changes(waiting)).await {
         Ok(true) => {}
         Ok(false) => {
             skipped(
                 work,
-                "align",
+                STEP,
                 plans.iter().map(|(read, _)| read.host.name.as_str()),
             );
             return Ok(outcome);
@@ -92,41 +101,83 @@ async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
             return Ok(outcome);
         }
     }
-    let made = join_all(
-        plans
-            .iter()
-            .filter(|(_, plan)| !plan.changes.is_empty())
-            .map(|(read, plan)| async move {
-                let task = work
-                    .emitter
-                    .task(Scope::host(&read.host.name).in_task("align"), None);
-                let holder = locks::holder(&work.run);
-                let (session, before) = (&read.session, &read.settings);
-                match doing::make(session, &work.run, &holder, &plan.changes, before).await {
-                    Ok(()) => {
-                        task.finish(Status::Changed, changes(plan.changes.len()));
-                        Ok(())
-                    }
-                    Err(error) => {
-                        task.finish(Status::Failed, error.message.clone());
-                        Err(error)
-                    }
-                }
-            }),
-    )
-    .await;
-    outcome.fields.insert("undo".into(), json!(work.run));
-    outcome.text.push_str(&format!(
-        "\nto take this back: windlass align --undo {}\n",
-        work.run
-    ));
-    failure = made.into_iter().find_map(Result::err).or(failure);
-    outcome.failure = failure.or_else(|| left(&reference, &plans));
+    if waiting > 0 {
+        outcome.fields.insert("undo".into(), json!(work.run));
+        outcome.text.push_str(&format!(
+            "\nto take this back: windlass align --undo {}\n",
+            work.run
+        ));
+    }
+    let (made, plans) = match reboot.reboot {
+        true => alone::all(work, &source, plans, reboot).await?,
+        false => (make_all(work, &plans).await, plans),
+    };
+    if reboot.reboot {
+        let shown = plans.iter().map(|(read, plan)| (&read.host.name, plan));
+        let left: Map<String, Value> = shown
+            .map(|(name, plan)| (name.clone(), json!(plan.by_hand)))
+            .collect();
+        outcome.fields.insert("left".into(), Value::Object(left));
+    }
+    outcome.failure = made.or(failure).or_else(|| left(&reference, &plans));
     Ok(outcome)
 }
 
+/// What is to be done on a host by a comparison with the reference.
+async fn planned(work: &Work, comparison: &Comparison, read: &Read, source: &Read) -> Plan {
+    let name = &read.host.name;
+    let ground = match align::plan::needs_ground(comparison, name) {
+        true => doing::ground(&read.session).await,
+        false => Ok(Ground::default()),
+    };
+    if let Err(error) = &ground {
+        let event = Event::log(Level::Warn, error.message.clone());
+        work.emitter.emit(Scope::host(name).in_task(STEP), event);
+    }
+    let host = align::Subject {
+        host: name,
+        settings: &read.settings,
+        user: read.facts.login.user.as_deref().unwrap_or("root"),
+        ground: ground.as_ref().ok(),
+    };
+    let mut plan = align::plan(comparison, host, &source.settings);
+    if plan.reboot.is_none() {
+        plan.reboot = doing::pending(&read.session).await;
+    }
+    plan
+}
+
+/// Makes the changes of all hosts at once; the first that failed.
+async fn make_all(work: &Work, plans: &[(Read, Plan)]) -> Option<Failure> {
+    let open = plans.iter().filter(|(_, plan)| !plan.changes.is_empty());
+    let made = join_all(open.map(|(read, plan)| async move {
+        let task = task(work, &read.host.name);
+        let made = make(work, &read.session, plan).await;
+        match &made {
+            Ok(()) => task.finish(Status::Changed, changes(plan.changes.len())),
+            Err(error) => task.finish(Status::Failed, error.message.clone()),
+        }
+        made
+    }))
+    .await;
+    made.into_iter().find_map(Result::err)
+}
+
+/// Makes the changes of a host.
+async fn make(work: &Work, session: &Session, plan: &Plan) -> Result<(), Failure> {
+    if plan.changes.is_empty() {
+        return Ok(());
+    }
+    let holder = locks::holder(&work.run);
+    doing::make(session, &work.run, &holder, plan).await
+}
+
+fn task(work: &Work, host: &str) -> Task {
+    work.emitter.task(Scope::host(host).in_task(STEP), None)
+}
+
 /// What stays different: the run ends with the status for drift. `None` when nothing does.
-fn left(reference: &str, plans: &[(&Read, Plan)]) -> Option<Failure> {
+fn left(reference: &str, plans: &[(Read, Plan)]) -> Option<Failure> {
     let by_hand: usize = plans.iter().map(|(_, plan)| plan.by_hand.len()).sum();
     let reboots: Vec<&str> = plans
         .iter()
@@ -144,102 +195,6 @@ fn left(reference: &str, plans: &[(&Read, Plan)]) -> Option<Failure> {
         what.push(format!("a reboot is pending on {}", reboots.join(", ")));
     }
     (!what.is_empty()).then(|| Failure::new(FailureKind::Drift, what.join("; ")))
-}
-
-async fn undo(work: &Work, run: &str) -> Result<Outcome, Failure> {
-    if !run.bytes().all(|byte| byte.is_ascii_alphanumeric()) || run.is_empty() {
-        return Err(Failure::new(
-            FailureKind::Usage,
-            format!("{run:?} is no run: letters and digits, as `windlass align` printed them"),
-        ));
-    }
-    let inventory = hosts::inventory(work)?;
-    let selected = hosts::select(work, &inventory, None)?;
-    let sessions = hosts::connect(work, &inventory, &selected).await?;
-    let found = join_all(sessions.into_iter().map(|(host, session)| async move {
-        let session = session?;
-        let record = doing::record(&session, run).await?;
-        let others = match record {
-            Some(_) => Vec::new(),
-            None => doing::runs(&session).await.unwrap_or_default(),
-        };
-        Ok::<_, Failure>((host, session, record, others))
-    }))
-    .await;
-    let mut failures = Vec::new();
-    let (mut wanted, mut others) = (Vec::new(), Vec::new());
-    for result in found {
-        match result {
-            Ok((host, session, Some(record), _)) => wanted.push((host, session, record)),
-            Ok((_, _, None, runs)) => others.extend(runs),
-            Err(failure) => failures.push(failure),
-        }
-    }
-    if wanted.is_empty() && failures.is_empty() {
-        others.sort_unstable();
-        others.dedup();
-        let known = match others.is_empty() {
-            true => "none is kept there".to_owned(),
-            false => format!("kept are {}", others.join(", ")),
-        };
-        return Err(Failure::new(
-            FailureKind::Nothing,
-            format!("no host keeps what takes the run {run} back; {known}"),
-        ));
-    }
-    let mut text = String::new();
-    for (host, _, record) in &wanted {
-        text.push_str(&format!("{}\n", host.name));
-        for change in record.changes.iter().rev() {
-            text.push_str(&format!("  back: {}\n", change.words()));
-        }
-    }
-    let mut outcome = Outcome {
-        text,
-        ..Outcome::default()
-    };
-    outcome.fields.insert("undone".into(), json!(run));
-    if work.common.check {
-        for (host, _, record) in &wanted {
-            let task = work
-                .emitter
-                .task(Scope::host(&host.name).in_task("undo"), None);
-            task.finish(Status::WouldChange, changes(record.changes.len()));
-        }
-        outcome.failure = failures.into_iter().next();
-        return Ok(outcome);
-    }
-    if !wanted.is_empty() {
-        let question = format!("{}take this back?", outcome.text);
-        if !leave(work, question, "taking this back").await? {
-            skipped(
-                work,
-                "undo",
-                wanted.iter().map(|(host, ..)| host.name.as_str()),
-            );
-            return Ok(outcome);
-        }
-    }
-    let done = join_all(wanted.iter().map(|(host, session, record)| async move {
-        let task = work
-            .emitter
-            .task(Scope::host(&host.name).in_task("undo"), None);
-        match doing::undo(session, &locks::holder(&work.run), record).await {
-            Ok(()) => {
-                task.finish(Status::Changed, changes(record.changes.len()));
-                Ok(())
-            }
-            Err(error) => {
-                task.finish(Status::Failed, error.message.clone());
-                Err(error)
-            }
-        }
-    }))
-    .await;
-    failures.extend(done.into_iter().filter_map(Result::err));
-    failures.sort_by_key(|failure| failure.kind.exit());
-    outcome.failure = failures.into_iter().next();
-    Ok(outcome)
 }
 
 /// Asks for leave; an error where nobody can be asked.
@@ -274,7 +229,7 @@ fn shown(plan: &Plan) -> Value {
     })
 }
 
-fn text(reference: &str, plans: &[(&Read, Plan)]) -> String {
+fn text(reference: &str, plans: &[(Read, Plan)]) -> String {
     let mut out = String::new();
     for (read, plan) in plans {
         out.push_str(&format!("{}\n", read.host.name));

@@ -1,6 +1,7 @@
 //! The commands and flags, as types. Nothing else: no defaults decided elsewhere, no action.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 
@@ -210,8 +211,29 @@ pub struct AlignArguments {
     #[arg(long, value_name = "HOST", conflicts_with = "undo")]
     pub against: Option<String>,
     /// Take a run of `align` back
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", conflicts_with = "reboot")]
     pub undo: Option<String>,
+    /// How it takes effect
+    #[command(flatten)]
+    pub reboot: Reboot,
+}
+
+/// Whether hosts are rebooted.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Reboot {
+    /// Reboot hosts that need it, one at a time, and look whether it took effect
+    #[arg(long)]
+    pub reboot: bool,
+    /// Seconds a host may take to come back
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub reboot_timeout: u64,
+}
+
+impl Reboot {
+    /// The longest time a host may stay away.
+    pub fn patience(self) -> Duration {
+        Duration::from_secs(self.reboot_timeout)
+    }
 }
 
 /// Arguments of `plan`.

@@ -4,21 +4,15 @@
 mod gpu;
 mod system;
 
-use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
 use super::arguments::{Common, FactsArguments};
 use super::work::{Outcome, Work, perform_on};
-use crate::deploy::remote::hosts;
-use crate::event::{Exit, Failure, FailureKind, Scope, Status};
-use crate::facts::{self, Facts, FileSystem, Room, clock};
+use crate::deploy::remote::{hosts, read};
+use crate::event::{Exit, Failure};
+use crate::facts::{Facts, FileSystem, Room};
 use crate::figures::memory;
-use crate::inventory::Host;
 use crate::report::plain::harmless;
-use crate::ssh::Session;
-
-/// How sure the comparison of clocks must be before it is measured again, nanoseconds.
-const SURE_NS: u64 = 50_000_000;
 
 /// Runs the command.
 pub fn facts(common: &Common, arguments: &FactsArguments) -> Exit {
@@ -40,15 +34,10 @@ pub fn facts(common: &Common, arguments: &FactsArguments) -> Exit {
 async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
     let inventory = hosts::inventory(work)?;
     let selected = hosts::select(work, &inventory, selector)?;
-    let sessions = hosts::connect(work, &inventory, &selected).await?;
-    let found = join_all(sessions.into_iter().map(|(host, session)| async {
-        let facts = match session {
-            Ok(session) => one(work, &host, &session).await,
-            Err(failure) => Err(failure),
-        };
-        (host, facts)
-    }))
-    .await;
+    let found = hosts::each(work, &inventory, &selected, async |host, session| {
+        read::facts(work, host, &session).await
+    })
+    .await?;
 
     let mut outcome = Outcome::default();
     let mut by_host = Map::new();
@@ -74,40 +63,6 @@ async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
         .fields
         .insert("facts".into(), Value::Object(by_host));
     Ok(outcome)
-}
-
-/// Reads a host, as a task of the run.
-pub(super) async fn one(work: &Work, host: &Host, session: &Session) -> Result<Facts, Failure> {
-    let task = work
-        .emitter
-        .task(Scope::host(&host.name).in_task("facts"), None);
-    let read = async {
-        let mut facts = facts::gather(session).await?;
-        // A slow way leaves the first comparison vague. A host that cannot be asked again still has
-        // its facts.
-        let vague = |skew: clock::Skew| skew.uncertain_ns > SURE_NS;
-        if facts.clock.skew.is_none_or(vague)
-            && let Ok(skew) = clock::measure(session).await
-        {
-            facts.clock.skew = Some(skew);
-        }
-        Ok::<_, crate::ssh::SshError>(facts)
-    };
-    match read.await {
-        Ok(facts) => {
-            task.finish(Status::Ok, facts.headline());
-            Ok(facts)
-        }
-        Err(error) => {
-            let failure = error.failure(&host.name);
-            let status = match failure.kind {
-                FailureKind::Unreachable | FailureKind::Refused => Status::Unreachable,
-                _ => Status::Failed,
-            };
-            task.finish(status, error.to_string());
-            Err(failure)
-        }
-    }
 }
 
 /// A host's facts as lines under its name; what is unknown says so.
@@ -319,7 +274,7 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> String {
-        let sections = facts::script::Sections::parse(text, "#facts-fixture").unwrap();
+        let sections = crate::facts::script::Sections::parse(text, "#facts-fixture").unwrap();
         super::text("h", &Facts::parse(&sections))
     }
 

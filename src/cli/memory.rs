@@ -5,19 +5,18 @@ mod back;
 mod change;
 mod show;
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand, ValueEnum};
 use futures_util::future::join_all;
 use serde_json::{Map, Value};
 
-use super::arguments::Common;
+use super::arguments::{Common, Reboot};
 use super::work::{Outcome, Work, perform};
 use crate::deploy::remote::hosts;
 use crate::event::{Exit, Failure, FailureKind, Scope, Status};
 use crate::inventory::{Host, Inventory, key};
 use crate::provision::memory::{self, STEP, Seen, Way};
-use crate::ssh::Session;
+use crate::provision::reboot::Return;
+use crate::ssh::{Session, SshError};
 
 /// Arguments of `memory`.
 #[derive(Args, Clone, Debug)]
@@ -50,23 +49,6 @@ pub enum MemoryVerb {
         #[command(flatten)]
         reboot: Reboot,
     },
-}
-
-/// Whether hosts are rebooted.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Reboot {
-    /// Reboot hosts that need it, one at a time, and look whether it took effect
-    #[arg(long)]
-    pub reboot: bool,
-    /// Seconds a host may take to come back
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
-    pub reboot_timeout: u64,
-}
-
-impl Reboot {
-    fn patience(self) -> Duration {
-        Duration::from_secs(self.reboot_timeout)
-    }
 }
 
 /// Kinds of GPUs.
@@ -120,6 +102,19 @@ struct Looked {
     seen: Seen,
 }
 
+impl Looked {
+    /// Its way back from a reboot.
+    fn back(&self, work: &Work, inventory: &Inventory, reboot: Reboot) -> Return {
+        let connector = hosts::connector(work);
+        Return::new(connector, inventory, &self.host, reboot.patience())
+    }
+}
+
+/// A look as root at a host that is back.
+async fn looked_at(session: Session) -> Result<Seen, SshError> {
+    memory::look(&session, true).await
+}
+
 /// Reaches the hosts and looks at them. With `root`, as root: all that is to be changed can be read
 /// then.
 async fn look(work: &Work, root: bool) -> Result<(Inventory, Vec<Looked>, Vec<Failure>), Failure> {
@@ -130,7 +125,11 @@ async fn look(work: &Work, root: bool) -> Result<(Inventory, Vec<Looked>, Vec<Fa
         let session = session?;
         // To look, what the login may read is enough; root's is more.
         let root = root || session.login().await.is_ok_and(|login| login.uid == 0);
-        match memory::look(&session, root).await {
+        let seen = match root {
+            true => memory::look(&session, true).await,
+            false => memory::look_as_login(&session).await,
+        };
+        match seen {
             Ok(seen) => Ok(Looked {
                 host,
                 session,

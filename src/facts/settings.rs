@@ -39,11 +39,7 @@ pub struct Settings {
     pub modprobe: Option<BTreeMap<String, String>>,
     /// What sysctl(8) is told to set in /etc.
     pub sysctl: Option<BTreeMap<String, String>>,
-    /// How kernel parameters are brought to the boot loader: `grubby`, `update-grub`,
-    /// `grub2-mkconfig`, `grub-mkconfig`; `None` where it is none of these.
-    pub boot: Option<String>,
-    /// The files of modprobe.d and sysctl.d that the two are read from, and those that GRUB's
-    /// configuration is made of, by path.
+    /// The files of modprobe.d and sysctl.d that the two are read from, by path.
     pub files: BTreeMap<String, String>,
 }
 
@@ -61,8 +57,7 @@ impl Settings {
             units: sections.find("units").map(units),
             modprobe: module_files.as_ref().map(|files| modprobe(texts(files))),
             sysctl: sysctl_files.as_ref().map(|files| sysctl(texts(files))),
-            boot: script::value(sections.get("boot"), "way").map(str::to_owned),
-            files: [module_files, sysctl_files, of("boot")]
+            files: [module_files, sysctl_files]
                 .into_iter()
                 .flatten()
                 .flatten()
@@ -89,7 +84,9 @@ pub async fn gather(session: &Session) -> Result<Settings, SshError> {
     Ok(Settings::parse(&sections))
 }
 
-fn packages(text: &str) -> BTreeMap<String, String> {
+/// Packages with their versions, as [`Settings::packages`]: lines of a state, `name:architecture` and a
+/// version.
+pub fn packages(text: &str) -> BTreeMap<String, String> {
     let mut found: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();

@@ -43,12 +43,6 @@ settings() {
     files /etc/modprobe.d/*.conf
     section sysctl
     files /etc/sysctl.d/*.conf /etc/sysctl.conf
-    section boot
-    [ -z "$(command -v grubby)" ] || [ ! -d /boot/loader/entries ] || printf 'way grubby\n'
-    for tool in update-grub grub2-mkconfig grub-mkconfig; do
-        [ -z "$(command -v "$tool")" ] || { printf 'way %s\n' "$tool"; break; }
-    done
-    files /etc/default/grub /etc/default/grub.d/*.cfg
     section end
 }
 

@@ -34,10 +34,14 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-const SHIPPED: [Shipped; 5] = [
+const SHIPPED: [Shipped; 6] = [
     Shipped {
         name: "candle-pipeline",
         text: include_str!("../../playbooks/candle-pipeline.toml"),
+    },
+    Shipped {
+        name: "gpu-memory",
+        text: include_str!("../../playbooks/gpu-memory.toml"),
     },
     Shipped {
         name: "network",

@@ -5,8 +5,10 @@
 //! - [`boot`]: kernel parameters, by every mechanism that hosts have for them; pure.
 //! - [`drift`]: what differs between hosts that must be identical.
 //! - [`memory`]: how much memory a host's GPU may use.
+//! - [`reboot`]: hosts rebooted and waited for.
 
 pub mod align;
 pub mod boot;
 pub mod drift;
 pub mod memory;
+pub mod reboot;

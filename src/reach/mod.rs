@@ -27,8 +27,28 @@ pub async fn all(
     connector: &Connector,
     emitter: &Emitter,
 ) -> Vec<(Host, Result<Session, Failure>)> {
+    each(inventory, hosts, connector, emitter, async |_, session| {
+        Ok(session)
+    })
+    .await
+}
+
+/// Reaches hosts, many at once, and does the same on each as soon as it is reached. A session that is
+/// not part of what comes back ends with its host's work: memory then follows how many are reached
+/// at a time, not how many there are. The results are in the order of the hosts.
+pub async fn each<T>(
+    inventory: &Inventory,
+    hosts: &[&Host],
+    connector: &Connector,
+    emitter: &Emitter,
+    work: impl AsyncFn(&Host, Session) -> Result<T, Failure>,
+) -> Vec<(Host, Result<T, Failure>)> {
+    let work = &work;
     let each = hosts.iter().enumerate().map(|(index, host)| async move {
-        let result = one(inventory, host, connector, emitter).await;
+        let result = match one(inventory, host, connector, emitter).await {
+            Ok(session) => work(host, session).await,
+            Err(failure) => Err(failure),
+        };
         (index, ((*host).clone(), result))
     });
     let mut results: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;

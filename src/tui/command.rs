@@ -121,6 +121,10 @@ pub enum Action {
     RemoveHost,
     /// Read the inventory and the hosts anew.
     Refresh,
+    /// Show what differs between the hosts, or the hosts again.
+    Drift,
+    /// Compare the hosts.
+    Verify,
     /// Start the chosen playbook.
     Start,
     /// Start the chosen playbook as a check.
@@ -156,6 +160,7 @@ impl Action {
                 | Self::ChangeHost
                 | Self::RemoveHost
                 | Self::Refresh
+                | Self::Verify
                 | Self::Check
                 | Self::StopRun
         )
@@ -209,6 +214,8 @@ pub const TABLE: &[Entry] = &[
     row(A::AddHost, "add host", &["a"], On(Screen::Hosts), "add a host to the inventory", "add"),
     row(A::ChangeHost, "change host", &["e", "enter"], On(Screen::Hosts), "change the chosen host in the inventory", "change"),
     row(A::RemoveHost, "remove host", &["x"], On(Screen::Hosts), "remove the chosen host from the inventory", "remove"),
+    row(A::Drift, "drift", &["d"], On(Screen::Hosts), "what differs between the hosts, and the hosts again", "drift"),
+    row(A::Verify, "verify", &["v"], On(Screen::Hosts), "compare the hosts with each other and with what is known bad", "verify"),
     row(A::Start, "run playbook", &["enter"], On(Screen::Runs), "run the chosen playbook, or show the chosen run", "run"),
     row(A::Check, "check playbook", &["c"], On(Screen::Runs), "run the chosen playbook as a check that changes nothing", "check"),
     row(A::Enlarge, "panes of a run", &["z"], On(Screen::Runs), "a run's output over the whole screen, then its tasks host by host, and back", ""),

@@ -199,7 +199,7 @@ fn a_wrong_flag_of_the_demo_is_named_with_what_is_near() {
 
 #[test]
 fn commands_that_are_not_there_yet_are_refused_not_feigned() {
-    for command in ["memory", "net", "tui", "bench"] {
+    for command in ["tui", "bench"] {
         let output = ran(&[command]);
         assert_eq!(output.status.code(), Some(2), "{command}");
         assert!(output.stdout.is_empty());

@@ -8,7 +8,10 @@
 
 mod cluster;
 mod command_line;
+#[cfg(target_os = "linux")]
+mod deep;
 mod demo;
+mod field;
 #[cfg(target_os = "linux")]
 mod fleet;
 mod hub;

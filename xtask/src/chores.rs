@@ -15,7 +15,16 @@ pub fn root() -> PathBuf {
 
 /// Cargo, the one that runs this.
 pub fn cargo() -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // `cargo run` tells a program of its own package. Dependencies whose build scripts look at the same
+    // names (ring's does) would be built again each time this or a person's own cargo comes after the other.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 /// A command in the repository's root.

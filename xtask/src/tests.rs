@@ -56,7 +56,7 @@ pub fn test(arguments: &[String]) -> Done {
 }
 
 /// Installs a cargo tool that is missing.
-fn tool(verb: &str, package: &str) -> Done {
+pub fn tool(verb: &str, package: &str) -> Done {
     if succeeds(cargo().args([verb, "--version"])) {
         return Ok(());
     }

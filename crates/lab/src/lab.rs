@@ -264,24 +264,13 @@ impl Lab {
     /// # Errors
     /// When there is none; the error lists them.
     pub fn host(&self, name: &str) -> Result<&Host> {
-        self.hosts
-            .iter()
-            .find(|host| host.name == name)
-            .ok_or_else(|| {
-                let names: Vec<&str> = self.hosts.iter().map(|host| host.name.as_str()).collect();
-                LabError(format!(
-                    "there is no host {name}; there are {}",
-                    names.join(", ")
-                ))
-            })
+        named(&self.hosts, name)
     }
 
     /// A command with the machine's own files in the controller's network; the program and its
     /// arguments are to be added.
     pub fn controller(&self) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.place.netns("ctl")]);
-        command
+        controller(&self.place)
     }
 
     /// A command inside a host, as root; the program and its arguments are to be added.
@@ -472,6 +461,24 @@ impl Lab {
     }
 }
 
+/// The host of this name among these.
+pub fn named<'a>(hosts: &'a [Host], name: &str) -> Result<&'a Host> {
+    hosts.iter().find(|host| host.name == name).ok_or_else(|| {
+        let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+        LabError(format!(
+            "there is no host {name}; there are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// A command with the machine's own files in the network of a lab's controller.
+pub fn controller(place: &Place) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &place.netns("ctl")]);
+    command
+}
+
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     thread
         .join()
@@ -486,7 +493,7 @@ fn private(path: &Path) -> Result<()> {
 
 /// Removes processes, control groups, network namespaces and the folder; mounts end with the
 /// processes.
-fn down(place: &Place) -> Result<()> {
+pub fn down(place: &Place) -> Result<()> {
     let group = place.cgroup()?;
     cgroup::kill(&group)?;
     cgroup::remove(&group)?;

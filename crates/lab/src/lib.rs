@@ -1,5 +1,6 @@
 //! Test hosts in namespaces of this machine: each has its own disk, network, processes, systemd and
-//! sshd, and can lose power or its cable. Used by hand through `cargo xtask lab` and by tests.
+//! sshd, and can lose power or its cable. Used by hand through `cargo xtask lab` and by tests. For what
+//! needs a kernel of its own there are virtual machines ([`Vms`]), which are slow.
 //!
 //! A lab lives in one folder; everything it makes outside that folder (network namespaces, control
 //! groups, processes, mounts) is found again by an identity derived from the folder's path, so a
@@ -20,6 +21,7 @@ mod place;
 mod power;
 mod sys;
 mod upper;
+mod vm;
 mod wire;
 
 pub use command::{LabError, Result};
@@ -27,6 +29,7 @@ pub use kind::{Kind, Login, Network, Sudo, Traits};
 pub use lab::{Disk, Host, Lab, Wanted};
 pub use network::Cut;
 pub use place::Place;
+pub use vm::{Firmware, Hardware, Image, PACKAGES as VM_PACKAGES, Vms, refusal as vm_refusal};
 pub use wire::{Keeper, serve as serve_wire};
 
 /// Debian packages that a lab and its tests need, and the program by which each is known to be there.
@@ -51,7 +54,12 @@ pub const PACKAGES: &[(&str, &str)] = &[
 
 /// The packages of [`PACKAGES`] that are missing on this machine.
 pub fn missing_packages() -> Vec<&'static str> {
-    PACKAGES
+    missing_of(PACKAGES)
+}
+
+/// Those of a list of packages and their programs that are missing on this machine.
+pub fn missing_of(packages: &'static [(&'static str, &'static str)]) -> Vec<&'static str> {
+    packages
         .iter()
         .filter(|(_, program)| !std::path::Path::new(program).exists())
         .map(|(package, _)| *package)

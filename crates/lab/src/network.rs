@@ -60,7 +60,8 @@ fn with_prefix(second: bool, ipv4: bool, number: u8) -> String {
     format!("{}/{length}", address(second, ipv4, number))
 }
 
-fn hardware(second: bool, number: u8) -> String {
+/// Hardware address of a member of a network.
+pub fn hardware(second: bool, number: u8) -> String {
     format!("02:77:00:00:0{}:{number:02x}", u8::from(second))
 }
 

@@ -1,66 +1,17 @@
-//! Giving it back, and waiting for hosts that reboot.
-
-use std::time::{Duration, Instant};
+//! Giving it back.
 
 use futures_util::future::join_all;
 use serde_json::{Map, json};
 
 use super::change::leave;
 use super::show::plain;
-use super::{Looked, Reboot, finish, look, outcome, status_of, waits};
+use super::{Looked, Reboot, finish, look, looked_at, outcome, status_of, waits};
 use crate::cli::work::{Outcome, Work};
 use crate::deploy::remote::locks;
 use crate::event::{Event, Failure, Scope, Status};
-use crate::inventory::{Host, Inventory};
-use crate::provision::memory::{self, STEP, Seen, plan, work as doing};
-use crate::reach;
-use crate::ssh::{Connector, Options, Session};
-
-/// How long lies between two tries to reach a host that reboots.
-const EVERY: Duration = Duration::from_secs(1);
-/// How long one try may take.
-const TRY: Duration = Duration::from_secs(30);
-
-/// A host that did not come back.
-pub struct Gone {
-    /// Why the last try failed.
-    pub why: String,
-}
-
-/// Waits until a host is reached in another boot than `before`, and looks at it.
-///
-/// # Errors
-/// When that did not happen in time.
-pub async fn wait(
-    work: &Work,
-    inventory: &Inventory,
-    host: &Host,
-    before: Option<&str>,
-    patience: Duration,
-) -> Result<(Session, Seen), Gone> {
-    let end = Instant::now() + patience;
-    let options = Options::of_user(work.accept_new_host_keys);
-    let connector = Connector::new(options, work.asker.clone(), work.emitter.clone());
-    let target = reach::target(inventory, host);
-    let mut why = "it was not tried".to_owned();
-    while Instant::now() < end {
-        tokio::time::sleep(EVERY).await;
-        let tried = async {
-            let session = connector.connect(&target).await?;
-            let seen = memory::look(&session, true).await?;
-            Ok::<_, crate::ssh::SshError>((session, seen))
-        };
-        match tokio::time::timeout(TRY, tried).await {
-            Ok(Ok((session, seen))) if seen.boot.as_deref() != before => {
-                return Ok((session, seen));
-            }
-            Ok(Ok(_)) => why = "it is still in the boot from before".to_owned(),
-            Ok(Err(error)) => why = error.to_string(),
-            Err(_) => why = format!("no answer within {} s", TRY.as_secs()),
-        }
-    }
-    Err(Gone { why })
-}
+use crate::inventory::Inventory;
+use crate::provision::memory::{self, STEP, plan, work as doing};
+use crate::provision::reboot as rebooting;
 
 /// `memory reset`.
 pub async fn reset(work: &Work, reboot: Reboot) -> Result<Outcome, Failure> {
@@ -177,25 +128,17 @@ async fn restart(
     if pending.is_empty() || one.session.is_local() {
         return Ok(waits(name, &pending));
     }
-    doing::reboot(&one.session, &work.emitter).await?;
-    match wait(
-        work,
-        inventory,
-        &one.host,
-        seen.boot.as_deref(),
-        reboot.patience(),
-    )
-    .await
-    {
-        Ok((_, seen)) => Ok(waits(name, &plan::pending(&seen))),
-        Err(Gone { why }) => Err(doing::failed(
-            name,
-            format!(
-                "its files are as they were, and it did not come back from its reboot within {} s ({}): \
-                 look at its console",
-                reboot.reboot_timeout,
-                plain(&why)
-            ),
-        )),
-    }
+    let before = rebooting::may(&one.session, STEP).await?;
+    let (_, seen) = one
+        .back(work, inventory, reboot)
+        .reboot(&one.session, &before, STEP, &work.emitter, looked_at)
+        .await
+        .map_err(|away| {
+            away.failure(
+                name,
+                STEP,
+                "Its files are as they were: look at its console",
+            )
+        })?;
+    Ok(waits(name, &plan::pending(&seen)))
 }

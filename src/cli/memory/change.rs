@@ -3,15 +3,15 @@
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
-use super::back::{self, Gone};
 use super::show::plain;
-use super::{Looked, Reboot, bytes, finish, look, outcome, status_of, waits};
+use super::{Looked, Reboot, bytes, finish, look, looked_at, outcome, status_of, waits};
 use crate::cli::work::{Outcome, Work};
 use crate::deploy::remote::locks;
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Status};
 use crate::figures;
 use crate::inventory::{Inventory, diff};
 use crate::provision::memory::{self, Plan, STEP, Way, plan, script, work as doing};
+use crate::provision::reboot as rebooting;
 
 /// Said once where AMD's GPUs are: a choice that is not ours.
 const IOMMU: &str = "amd_iommu=off makes an AMD APU 5 to 12 % faster and takes its NPU away; it is not \
@@ -213,13 +213,9 @@ fn shown(plan: &Plan) -> Value {
 
 /// Makes the change on a host, which is held for it.
 async fn make(work: &Work, own: &Planned) -> Result<(), Failure> {
-    if own.plan.change.is_empty() {
-        return Ok(());
-    }
+    let holder = locks::holder(&work.run);
     let session = &own.looked.session;
-    let _lock = doing::lock(session, &locks::holder(&work.run)).await?;
-    let record = doing::record(&work.run, &own.plan);
-    doing::apply(session, &own.plan, &record, &work.emitter).await
+    doing::make(session, &work.run, &holder, &own.plan, &work.emitter).await
 }
 
 fn told(work: &Work, own: &Planned, made: &Result<(), Failure>) {
@@ -252,50 +248,37 @@ async fn alone(
     own: &Planned,
     reboot: Reboot,
 ) -> Result<(), Failure> {
-    let (host, name) = (&own.looked.host, &own.looked.host.name);
+    let name = &own.looked.host.name;
     let session = &own.looked.session;
     let record = doing::record(&work.run, &own.plan);
-    if session.is_local() && !own.looked.seen.ground.darwin {
-        let failure = doing::failed(
-            name,
-            "it is this machine, which is not rebooted under you: leave --reboot out and reboot it yourself",
-        );
-        finish(work, name, Status::Failed, failure.message.clone());
-        return Err(failure);
-    }
+    let ended = |failure: Failure| {
+        finish(work, name, status_of(&failure), failure.message.clone());
+        failure
+    };
+    // A Mac needs no reboot.
+    let before = match own.looked.seen.ground.darwin {
+        true => None,
+        false => Some(rebooting::may(session, STEP).await.map_err(ended)?),
+    };
     let made = make(work, own).await;
-    if made.is_err() || own.looked.seen.ground.darwin {
+    let (Ok(()), Some(before)) = (&made, before) else {
         told(work, own, &made);
         return made;
-    }
-    let before = own.looked.seen.boot.clone();
-    if let Err(failure) = doing::reboot(session, &work.emitter).await {
-        finish(work, name, status_of(&failure), failure.message.clone());
-        return Err(failure);
-    }
-    let judged = match back::wait(work, inventory, host, before.as_deref(), reboot.patience()).await
-    {
-        Err(Gone { why }) => {
-            let lines = script::by_hand(&record);
-            let set: Vec<String> = own.plan.set.iter().map(ToString::to_string).collect();
-            let failure = doing::failed(
-                name,
-                format!(
-                    "it did not come back within {} s ({}). On its console: start it without `{}` (in \
-                     GRUB's menu the key e), then as root:\n  {lines}",
-                    reboot.reboot_timeout,
-                    plain(&why),
-                    set.join(" ")
-                ),
-            );
-            finish(work, name, Status::Failed, failure.message.clone());
-            return Err(failure);
-        }
-        Ok((session, seen)) => match plan::judge(&seen, before.as_deref(), &own.plan) {
-            Ok(held) => Ok(held),
-            Err(why) => Err((session, why)),
-        },
     };
+    let back = own.looked.back(work, inventory, reboot);
+    let (session, seen) = back
+        .reboot(session, &before, STEP, &work.emitter, looked_at)
+        .await
+        .map_err(|away| {
+            let set: Vec<String> = own.plan.set.iter().map(ToString::to_string).collect();
+            let console = format!(
+                "On its console: start it without `{}` (in GRUB's menu the key e), then as root:\n  {}",
+                set.join(" "),
+                script::by_hand(&record)
+            );
+            ended(away.failure(name, STEP, &console))
+        })?;
+    let judged = plan::judge(&seen, Some(&before), &own.plan);
     match judged {
         Ok(held) => {
             let by = held.join(", ");
@@ -303,7 +286,7 @@ async fn alone(
             finish(work, name, Status::Changed, plain(&message));
             Ok(())
         }
-        Err((session, why)) => {
+        Err(why) => {
             let end = if own.plan.change.is_empty() {
                 "this run had changed nothing, so nothing was put back".to_owned()
             } else {

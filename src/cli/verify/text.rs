@@ -23,13 +23,9 @@ pub fn text(comparison: &Comparison, bad: &[Bad]) -> String {
     }
     for bad in bad {
         out.push_str(&format!(
-            "{}: {} {} is known bad: {}; {} ({})\n",
+            "{}: {}\n",
             harmless(&bad.host),
-            bad.subject,
-            harmless(&bad.value),
-            bad.what,
-            bad.mend,
-            bad.source
+            harmless(&bad.words())
         ));
     }
     if !bad.is_empty() {

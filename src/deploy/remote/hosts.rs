@@ -52,7 +52,13 @@ pub fn names(context: &Context, further: Option<&str>) -> Vec<String> {
     names.unwrap_or_default()
 }
 
-/// Connects to these hosts, all at once.
+/// What makes the run's sessions.
+pub fn connector(context: &Context) -> Connector {
+    let options = Options::of_user(context.accept_new_host_keys);
+    Connector::new(options, context.asker.clone(), context.emitter.clone())
+}
+
+/// Connects to these hosts, many at once.
 ///
 /// # Errors
 /// When the ssh settings of this user cannot be had.
@@ -61,14 +67,27 @@ pub async fn connect(
     inventory: &Inventory,
     hosts: &[Host],
 ) -> Result<Vec<(Host, Result<Session, Failure>)>, Failure> {
+    each(context, inventory, hosts, async |_, session| Ok(session)).await
+}
+
+/// Connects to these hosts, many at once, and does the same on each as soon as it is reached; see
+/// [`reach::each`].
+///
+/// # Errors
+/// When the ssh settings of this user cannot be had.
+pub async fn each<T>(
+    context: &Context,
+    inventory: &Inventory,
+    hosts: &[Host],
+    work: impl AsyncFn(&Host, Session) -> Result<T, Failure>,
+) -> Result<Vec<(Host, Result<T, Failure>)>, Failure> {
     // Before any secret of it is fetched.
     inventory
         .allow_commands(&context.asker, &context.paths)
         .await?;
-    let options = Options::of_user(context.accept_new_host_keys);
-    let connector = Connector::new(options, context.asker.clone(), context.emitter.clone());
+    let connector = connector(context);
     let hosts: Vec<&Host> = hosts.iter().collect();
-    Ok(reach::all(inventory, &hosts, &connector, &context.emitter).await)
+    Ok(reach::each(inventory, &hosts, &connector, &context.emitter, work).await)
 }
 
 /// Connects and looks. With `all`, every host must be there.

@@ -34,6 +34,7 @@ pub mod prepare;
 pub mod probe;
 pub mod program;
 pub mod push;
+pub mod read;
 pub mod reasons;
 pub mod record;
 pub mod service;

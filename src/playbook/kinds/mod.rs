@@ -1,6 +1,7 @@
 //! What a task can do: a unit struct per kind, in a file of its own, behind [`Kind`]. Each reads the
 //! state, computes the change, and applies it; where it cannot tell it says unknown, never ok.
 
+mod align;
 pub mod argument;
 mod assert;
 mod bench;
@@ -8,9 +9,12 @@ mod command;
 mod down;
 mod facts;
 mod file;
+mod gpu_memory;
 mod model;
 mod net_check;
 pub mod once;
+mod package;
+mod reboot;
 mod remote;
 mod script;
 mod serve;
@@ -70,9 +74,13 @@ pub trait Kind: Sync + std::fmt::Debug {
 }
 
 /// All kinds, in the order in which they are listed.
-pub const ALL: [&dyn Kind; 15] = [
+pub const ALL: [&dyn Kind; 19] = [
     &facts::Facts,
     &verify::Verify,
+    &align::Align,
+    &gpu_memory::GpuMemory,
+    &reboot::Reboot,
+    &package::Package,
     &net_check::NetCheck,
     &model::Model,
     &serve::PUSH,

@@ -62,6 +62,17 @@ windlass_body
     )
 }
 
+/// A script that says in which boot the host was when this task began there, and writes it down when it
+/// begins now. Without a place for marks it says nothing.
+pub fn boot_mark(mark: &str, boot: &str) -> String {
+    let (mark, boot) = (quote(&format!("{mark}.boot")), quote(boot));
+    format!(
+        "m=\"{FOLDER}/\"{mark}\numask 077\n\
+         [ -s \"$m\" ] || {{ mkdir -p \"${{m%/*}}\" && printf '%s\\n' {boot} >\"$m.new\" && mv \"$m.new\" \"$m\" && sync; }} 2>/dev/null\n\
+         cat \"$m\" 2>/dev/null\n:\n"
+    )
+}
+
 /// A script that takes all marks of a run away.
 pub fn forget(run: &str) -> String {
     let run = quote(run);
@@ -81,6 +92,17 @@ mod tests {
             .env("XDG_STATE_HOME", state)
             .output()
             .unwrap()
+    }
+
+    #[test]
+    fn the_boot_that_a_task_began_in_is_kept_until_the_run_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |boot: &str| sh(folder.path(), &boot_mark("r1/3@it's", boot)).stdout;
+        for boot in ["b1", "b2"] {
+            assert_eq!(said(boot), b"b1\n");
+        }
+        assert!(sh(folder.path(), &forget("r1")).status.success());
+        assert_eq!(said("b3"), b"b3\n");
     }
 
     #[test]

@@ -162,7 +162,7 @@ pub(super) fn came_to(
     Acted {
         hosts,
         values: fields,
-        text: String::new(),
+        ..Acted::default()
     }
 }
 

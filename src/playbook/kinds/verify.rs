@@ -30,7 +30,7 @@ const NAMES: &[&str] = &{
 };
 
 /// What is read of a host.
-type Found = (Facts, Option<Settings>);
+pub(super) type Found = (Facts, Option<Settings>);
 
 /// The kind.
 #[derive(Debug)]
@@ -63,25 +63,12 @@ impl Kind for Verify {
             let wide = rules
                 .iter()
                 .any(|rule| subjects::of_settings(&rule.subject));
-            let read = join_all(
-                work.hosts
-                    .iter()
-                    .map(|host| async move { (host, found(work, host, wide).await) }),
-            )
+            let read = join_all(work.hosts.iter().map(|host| async move {
+                (host, found(work, host, host.facts.as_ref(), wide).await)
+            }))
             .await;
             let reference = reference(work, &read)?;
-            let seen: Vec<Seen<'_>> = read
-                .iter()
-                .filter_map(|(host, found)| {
-                    let (facts, settings) = found.as_ref().ok()?;
-                    Some(Seen {
-                        host: host.name(),
-                        facts,
-                        settings: settings.as_ref(),
-                        data: host.host.data.parse().ok(),
-                    })
-                })
-                .collect();
+            let seen = seen(&read);
             let comparison = compare(&reference, &seen, &rules);
             let mut acted = Acted::default();
             for (host, found) in &read {
@@ -123,9 +110,30 @@ fn rules(equal: &[String]) -> Vec<Rule> {
         .collect()
 }
 
-async fn found(work: &Work<'_>, host: &Reached, wide: bool) -> Result<Found, Failure> {
+/// What was read, to be compared.
+pub(super) fn seen<'a>(read: &'a [(&Reached, Result<Found, Failure>)]) -> Vec<Seen<'a>> {
+    read.iter()
+        .filter_map(|(host, found)| {
+            let (facts, settings) = found.as_ref().ok()?;
+            Some(Seen {
+                host: host.name(),
+                facts,
+                settings: settings.as_ref(),
+                data: host.host.data.parse().ok(),
+            })
+        })
+        .collect()
+}
+
+/// Reads a host. `known`: facts that are not read again. `wide`: settings too.
+pub(super) async fn found(
+    work: &Work<'_>,
+    host: &Reached,
+    known: Option<&Facts>,
+    wide: bool,
+) -> Result<Found, Failure> {
     let facts = async {
-        match &host.facts {
+        match known {
             Some(facts) => Ok(facts.clone()),
             None => facts::gather(&host.session).await,
         }
@@ -142,7 +150,7 @@ async fn found(work: &Work<'_>, host: &Reached, wide: bool) -> Result<Found, Fai
 }
 
 /// The host that the others are compared with; the first that said its facts.
-fn reference(
+pub(super) fn reference(
     work: &Work<'_>,
     read: &[(&Reached, Result<Found, Failure>)],
 ) -> Result<String, Failure> {

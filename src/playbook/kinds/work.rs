@@ -57,6 +57,8 @@ pub struct Work<'a> {
     pub workers: &'a [PathBuf],
     /// By what the hosts know that this very task of this very run was done.
     pub mark: String,
+    /// How often it was tried before in this run.
+    pub tries: u32,
     /// Most time that it may take.
     pub timeout: Option<Duration>,
 }
@@ -112,6 +114,9 @@ pub struct Acted {
     pub values: Map<String, Value>,
     /// A report for people.
     pub text: String,
+    /// Sessions that take the place of those that hosts had, by host: what was read from these hosts is
+    /// old.
+    pub sessions: BTreeMap<String, Session>,
 }
 
 impl Work<'_> {
@@ -148,6 +153,15 @@ impl Work<'_> {
     /// The session's error as such a failure.
     pub fn ssh(&self, host: &str, error: &SshError) -> Failure {
         error.failure(host).at(self.task)
+    }
+
+    /// Name of what hosts keep to take this try of this task of this very run back: letters and digits.
+    pub fn record(&self) -> String {
+        let number = self.mark.rsplit('/').next().unwrap_or_default();
+        match self.tries {
+            0 => format!("{}t{number}", self.context.run),
+            tries => format!("{}t{number}r{tries}", self.context.run),
+        }
     }
 
     /// An emitter that tells the task's parts as its steps.

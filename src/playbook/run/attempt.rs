@@ -93,6 +93,7 @@ impl Attempt<'_> {
                 folder: self.task.folder.as_deref(),
                 workers: &self.prepared.options.workers,
                 mark: self.mark.to_owned(),
+                tries,
                 timeout: self.task.timeout,
             };
             let result = self.within_time(&work).await;

@@ -244,6 +244,12 @@ impl Runner<'_> {
             let names = needs.names(&values, None, &self.results);
             whole(attempt, &takes_part, names).await
         };
+        for (host, session) in std::mem::take(&mut acted.sessions) {
+            if let Some(reached) = self.reached.iter_mut().find(|own| own.name() == host) {
+                reached.session = session;
+                reached.facts = None;
+            }
+        }
         for host in &takes_part {
             let verdict = acted
                 .hosts

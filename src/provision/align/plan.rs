@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::grub;
+use super::parameters::Parameters;
 use crate::facts::{Settings, settings};
+use crate::provision::boot::Ground;
 use crate::provision::drift::{ABSENT, Comparison, Row};
 use crate::ssh::quote;
 
@@ -27,6 +28,9 @@ pub enum Change {
     File {
         /// Its path, below /etc.
         path: String,
+        /// Its text when it was looked at, where it was; it is changed only while that stands there.
+        #[serde(skip)]
+        was: Option<String>,
         /// Its text.
         text: Option<String>,
     },
@@ -39,11 +43,18 @@ pub enum Change {
         /// The same.
         to: String,
     },
-    /// GRUB's configuration made anew from its files, with this tool. When the run is taken back, it is
-    /// made after the files are back.
-    BootLoader {
-        /// `update-grub`, `grub2-mkconfig` or `grub-mkconfig`.
-        tool: String,
+    /// A line of the host's own tools, run after files are written. When the run is taken back, `undo` is
+    /// run after the files are back.
+    Line {
+        /// To do it.
+        line: String,
+        /// To take it back.
+        undo: String,
+    },
+    /// A file that such a line writes; it is kept before, and given back after the line was taken back.
+    Kept {
+        /// Its path.
+        path: String,
     },
     /// The login's membership in a group.
     Group {
@@ -78,9 +89,13 @@ impl Change {
             Self::File {
                 path,
                 text: Some(_),
+                ..
             } => format!("{path} as on the reference"),
-            Self::File { path, text: None } => format!("{path} removed"),
-            Self::BootLoader { tool } => format!("{tool} writes the boot loader's configuration"),
+            Self::File {
+                path, text: None, ..
+            } => format!("{path} removed"),
+            Self::Line { line, .. } => format!("runs {line}"),
+            Self::Kept { path } => format!("{path} by the line after it"),
             Self::Unit { unit, from, to } => format!("{unit} {to} (was {from})"),
             Self::Group {
                 user,
@@ -118,6 +133,17 @@ pub struct Plan {
     pub reboot: Option<String>,
 }
 
+/// Why a reboot is waited for that a person can do without.
+const AT_ONCE: &str =
+    "the kernel's settings are read when it starts (or now: sudo sysctl --system)";
+
+impl Plan {
+    /// Why its changes are in force with the next start and not before.
+    pub fn waits(&self) -> Option<String> {
+        self.reboot.clone().filter(|why| why != AT_ONCE)
+    }
+}
+
 /// A host to be changed.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -127,6 +153,15 @@ pub struct Subject<'a> {
     pub settings: &'a Settings,
     /// The user that logs in.
     pub user: &'a str,
+    /// What decides how its kernel parameters are set, where that was looked at; see
+    /// [`needs_ground`].
+    pub ground: Option<&'a Ground>,
+}
+
+/// Whether the plan of a host asks how its kernel parameters are set.
+pub fn needs_ground(comparison: &Comparison, host: &str) -> bool {
+    let mut rows = comparison.rows.iter();
+    rows.any(|row| row.subject == "parameters" && row.differs.contains(host))
 }
 
 /// Plans one host's changes by a comparison with a reference whose settings these are.
@@ -134,7 +169,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     let mut plan = Plan::default();
     let (mut install, mut remove) = (BTreeMap::new(), BTreeSet::new());
     let mut files = BTreeSet::new();
-    let mut grub = Grub::new(host.settings);
+    let mut parameters = Parameters::new(host.ground);
     let rows = comparison.rows.iter();
     for row in rows.filter(|row| row.differs.contains(host.host)) {
         let own = value(row, host.host);
@@ -155,13 +190,10 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
                 files.extend(found);
             }
             ("parameters", Some(name), Some(wanted)) => {
-                if let Err(line) = grub.set(name, wanted) {
-                    let line =
-                        line.unwrap_or_else(|| by_hand(row, host, &comparison.reference).line);
-                    plan.by_hand.push(ByHand {
-                        line,
-                        ..by_hand(row, host, &comparison.reference)
-                    });
+                if let Err(line) = parameters.want(name, own.unwrap_or_default(), wanted) {
+                    let mut one = by_hand(row, host, &comparison.reference);
+                    one.line = line.unwrap_or(one.line);
+                    plan.by_hand.push(one);
                 }
             }
             ("services", Some(unit), Some(wanted)) => plan.changes.push(Change::Unit {
@@ -184,18 +216,16 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
         plan.reboot = Some("modules take their options when they are loaded".into());
     }
     if plan.reboot.is_none() && files.iter().any(|path| path.contains("sysctl")) {
-        plan.reboot = Some(
-            "the kernel's settings are read when it starts (or now: sudo sysctl --system)".into(),
-        );
+        plan.reboot = Some(AT_ONCE.into());
     }
-    let waiting = grub.waiting;
-    let before = plan.changes.len();
-    plan.changes.extend(grub.changes());
-    if plan.changes.len() > before || waiting {
+    let set = parameters.changes();
+    if !set.is_empty() || parameters.waiting {
         plan.reboot = Some("the kernel takes its parameters when it starts".into());
     }
+    plan.changes.extend(set);
     plan.changes
         .extend(files.into_iter().map(|path| Change::File {
+            was: host.settings.files.get(&path).cloned(),
             text: reference.files.get(&path).cloned(),
             path,
         }));
@@ -219,110 +249,6 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
         );
     }
     plan
-}
-
-/// GRUB's files, edited.
-struct Grub<'a> {
-    settings: &'a Settings,
-    edited: BTreeMap<String, String>,
-    /// Whether something is set already, and waits for a reboot.
-    waiting: bool,
-}
-
-impl<'a> Grub<'a> {
-    fn new(settings: &'a Settings) -> Self {
-        Self {
-            settings,
-            edited: BTreeMap::new(),
-            waiting: false,
-        }
-    }
-
-    /// The texts as they are by now, in the order in which GRUB's tools read them; what is read later
-    /// wins.
-    fn files(&self) -> Vec<(String, String)> {
-        let own = self.settings.files.iter();
-        own.filter(|(path, _)| path.starts_with("/etc/default/grub"))
-            .map(|(path, text)| {
-                let text = self.edited.get(path).unwrap_or(text);
-                (path.clone(), text.clone())
-            })
-            .collect()
-    }
-
-    /// Sets a parameter, or takes it out where it is to be absent.
-    ///
-    /// # Errors
-    /// With what a person types, where windlass does not edit; `None`: what the rule says.
-    fn set(&mut self, name: &str, wanted: &str) -> Result<(), Option<String>> {
-        // A repeated parameter, and one whose value holds what a shell reads, are a person's.
-        let value = match wanted {
-            ABSENT => None,
-            "set" => Some(None),
-            value => Some(Some(value)),
-        };
-        let argument = match value {
-            Some(Some(value)) => quote(&format!("{name}={value}")),
-            _ => quote(name),
-        };
-        match self.settings.boot.as_deref() {
-            Some("grubby") => {
-                let verb = if value.is_some() {
-                    "args"
-                } else {
-                    "remove-args"
-                };
-                return Err(Some(format!(
-                    "sudo grubby --update-kernel=ALL --{verb}={argument}, then reboot"
-                )));
-            }
-            Some(_) => {}
-            None => return Err(None),
-        }
-        let files = self.files();
-        let holding: Vec<&(String, String)> = files
-            .iter()
-            .filter(|(_, text)| grub::value(text, name).is_some())
-            .collect();
-        let places: Vec<&(String, String)> = match value {
-            None => holding,
-            Some(_) => {
-                let can = |(_, text): &&(String, String)| grub::edit(text, name, value).is_ok();
-                let place = holding.last().copied().or_else(|| files.iter().rfind(can));
-                place.or_else(|| files.first()).into_iter().collect()
-            }
-        };
-        if places.is_empty() {
-            // It comes from elsewhere: another boot loader, or a line typed at the start.
-            return Err(None);
-        }
-        for (path, text) in places {
-            let new =
-                grub::edit(text, name, value).map_err(|error| Some(format!("{path}, {error}")))?;
-            if new == *text {
-                self.waiting = true;
-            } else {
-                self.edited.insert(path.clone(), new);
-            }
-        }
-        Ok(())
-    }
-
-    fn changes(self) -> Vec<Change> {
-        let tool = self.settings.boot.clone().unwrap_or_default();
-        let mut changes: Vec<Change> = self
-            .edited
-            .into_iter()
-            .map(|(path, text)| Change::File {
-                path,
-                text: Some(text),
-            })
-            .collect();
-        if !changes.is_empty() {
-            changes.push(Change::BootLoader { tool });
-        }
-        changes
-    }
 }
 
 fn value<'a>(row: &'a Row, host: &str) -> Option<&'a str> {
@@ -393,6 +319,7 @@ fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provision::boot::grub::File;
     use crate::provision::drift::Needs;
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -427,6 +354,7 @@ mod tests {
             host: "b",
             settings: own,
             user: "ai",
+            ground: None,
         };
         plan(&comparison, host, reference)
     }
@@ -479,10 +407,12 @@ mod tests {
         let wanted = [
             Change::File {
                 path: "/etc/modprobe.d/own.conf".into(),
+                was: Some("options ttm pages_limit=2\n".into()),
                 text: None,
             },
             Change::File {
                 path: path.into(),
+                was: Some("options ttm pages_limit=1\n".into()),
                 text: Some("options ttm pages_limit=9\n".into()),
             },
         ];
@@ -514,16 +444,15 @@ mod tests {
     }
 
     #[test]
-    fn kernel_parameters_are_edited_where_grub_keeps_them_and_else_a_line_to_type() {
-        let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt\"\n";
-        let more = "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT old=1\"\n";
-        let own = |boot: Option<&str>| Settings {
-            boot: boot.map(str::to_owned),
-            files: map(&[
-                ("/etc/default/grub", text),
-                ("/etc/default/grub.d/x.cfg", more),
-            ]),
-            ..Settings::default()
+    fn kernel_parameters_are_set_by_the_host_s_own_way_and_else_a_line_to_type() {
+        let grub = "/etc/default/grub";
+        let ground = Ground {
+            tools: vec!["update-grub".into()],
+            grub: vec![File::new(
+                grub,
+                "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt old=1\"\n",
+            )],
+            ..Ground::default()
         };
         let rows = || {
             vec![
@@ -531,42 +460,51 @@ mod tests {
                 row("parameters", Some("old"), ABSENT, "1"),
                 row("parameters", Some("iommu"), "off", "pt"),
                 row("parameters", Some("odd"), "a b", ABSENT),
-                row("parameters", Some("typed"), ABSENT, "1"),
             ]
         };
-        let found = planned(rows(), &own(Some("update-grub")), &Settings::default());
-        let file = |path: &str, text: &str| Change::File {
-            path: path.into(),
-            text: Some(text.into()),
+        let own = Settings::default();
+        let of = |ground| {
+            let comparison = Comparison {
+                reference: "a".into(),
+                rows: rows(),
+                ..Comparison::default()
+            };
+            assert!(needs_ground(&comparison, "b") && !needs_ground(&comparison, "c"));
+            let host = Subject {
+                host: "b",
+                settings: &own,
+                user: "ai",
+                ground,
+            };
+            plan(&comparison, host, &Settings::default())
         };
+        let found = of(Some(&ground));
         let wanted = [
-            file(
-                "/etc/default/grub",
-                "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=off\"\n",
-            ),
-            file(
-                "/etc/default/grub.d/x.cfg",
-                "GRUB_CMDLINE_LINUX_DEFAULT=\"$GRUB_CMDLINE_LINUX_DEFAULT ttm.pages_limit=31457280\"\n",
-            ),
-            Change::BootLoader {
-                tool: "update-grub".into(),
+            Change::File {
+                path: grub.into(),
+                was: Some("GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=pt old=1\"\n".into()),
+                text: Some(
+                    "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet iommu=off ttm.pages_limit=31457280\"\n"
+                        .into(),
+                ),
+            },
+            Change::Line {
+                line: "update-grub".into(),
+                undo: "update-grub".into(),
             },
         ];
         assert_eq!(found.changes, wanted);
         let by_hand: Vec<Option<&str>> =
             found.by_hand.iter().map(|one| one.key.as_deref()).collect();
-        assert_eq!(by_hand, [Some("odd"), Some("typed")]);
+        assert_eq!(by_hand, [Some("odd")]);
         assert!(found.reboot.is_some());
 
-        let found = planned(rows(), &own(Some("grubby")), &Settings::default());
-        assert!(found.changes.is_empty());
-        let lines: Vec<&str> = found.by_hand.iter().map(|one| one.line.as_str()).collect();
-        assert!(
-            lines[0].contains("--args=ttm.pages_limit=31457280"),
-            "{lines:?}"
+        let found = of(None);
+        assert_eq!((found.changes.len(), found.by_hand.len()), (0, 4));
+        assert_eq!(found.reboot, None);
+        assert_eq!(
+            found.by_hand[0].line,
+            "set ttm.pages_limit=31457280 among the kernel's parameters, and reboot"
         );
-        assert!(lines[1].contains("--remove-args=old"), "{lines:?}");
-        let found = planned(rows(), &own(None), &Settings::default());
-        assert_eq!((found.changes.len(), found.by_hand.len()), (0, 5));
     }
 }

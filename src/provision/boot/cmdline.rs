@@ -140,7 +140,7 @@ pub(super) enum Place {
 pub(super) fn place_of(text: &str, parameter: &Parameter) -> Option<Place> {
     let words = words(text);
     if let Some(word) = last(&words, &parameter.name) {
-        return match word.value.as_deref() == Some(parameter.value.as_str()) {
+        return match word.value.as_deref().unwrap_or_default() == parameter.value {
             true => None,
             false => Some(Place::Replace(word.range.clone())),
         };

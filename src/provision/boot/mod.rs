@@ -39,7 +39,7 @@ pub use mechanism::{Ground, Mechanism};
 pub struct Parameter {
     /// Name, with the module before a dot where it is a module's.
     pub name: String,
-    /// Value, without quotes.
+    /// Value, without quotes; empty for a word without one, as `quiet`.
     pub value: String,
 }
 
@@ -55,7 +55,10 @@ impl Parameter {
 
 impl fmt::Display for Parameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, quoted(&self.value))
+        match self.value.is_empty() {
+            true => f.write_str(&self.name),
+            false => write!(f, "{}={}", self.name, quoted(&self.value)),
+        }
     }
 }
 

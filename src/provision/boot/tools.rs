@@ -21,12 +21,18 @@ pub fn grubby(wish: &Wish, now: &str) -> Vec<Line> {
     for (name, old) in old(&wish.remove, now) {
         lines.push(Line {
             line: format!("{all} --remove-args={}", quote(&name)),
-            undo: format!("{all} --args={}", quote(&format!("{name}={old}"))),
+            undo: format!(
+                "{all} --args={}",
+                quote(&Parameter::new(name, old).to_string())
+            ),
         });
     }
     for parameter in &wish.set {
         let undo = match super::cmdline::value(now, &parameter.name) {
-            Some(old) => format!("--args={}", quote(&format!("{}={old}", parameter.name))),
+            Some(old) => {
+                let old = Parameter::new(parameter.name.clone(), old);
+                format!("--args={}", quote(&old.to_string()))
+            }
             None => format!("--remove-args={}", quote(&parameter.name)),
         };
         lines.push(Line {

@@ -4,9 +4,9 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::rules::{Needs, Rule};
+use super::rules::{self, Needs, Rule};
 use super::subjects::{self, Seen, Subject, Value};
 use super::version;
 
@@ -14,7 +14,7 @@ use super::version;
 pub const ABSENT: &str = "absent";
 
 /// A subject, or a key of it, that is not as its rule asks.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The subject.
     pub subject: String,
@@ -209,8 +209,11 @@ fn differing(
         let wrong = told.iter().filter(|(_, value)| wrong(value));
         wrong.map(|(host, _)| (*host).to_owned()).collect()
     };
+    let slack = rules::slack(&rule.subject);
     match (rule.needs, wanted) {
-        (Needs::Equal, Some(wanted)) => hosts(&|value| value != wanted),
+        (Needs::Equal, Some(wanted)) => {
+            hosts(&|value| value != wanted && !slack.is_some_and(|part| near(value, wanted, part)))
+        }
         (Needs::AtLeast, Some(wanted)) => {
             hosts(&|value| value == ABSENT || version::compare(value, wanted) == Ordering::Less)
         }
@@ -229,6 +232,16 @@ fn differing(
             hosts(&|value| value.parse::<f64>().is_ok_and(|value| value > limit))
         }
     }
+}
+
+/// Whether numbers, or sums of as many numbers, differ by no more than a part of the larger one.
+fn near(a: &str, b: &str, part: f64) -> bool {
+    let (a, b): (Vec<&str>, Vec<&str>) = (a.split(" + ").collect(), b.split(" + ").collect());
+    a.len() == b.len()
+        && a.iter().zip(&b).all(|(a, b)| {
+            let numbers = a.parse::<f64>().ok().zip(b.parse::<f64>().ok());
+            numbers.is_some_and(|(a, b)| (a - b).abs() <= part * a.abs().max(b.abs()))
+        })
 }
 
 #[cfg(test)]
@@ -310,6 +323,16 @@ mod tests {
                 .collect();
             assert_eq!(found, wanted, "{needs:?} {a:?} {b:?} {c:?}");
         }
+    }
+
+    #[test]
+    fn sizes_that_differ_by_less_than_their_slack_are_equal() {
+        // Half of memory as two kernels count it, and half of less memory.
+        assert!(near("66789105664", "66774003712", 0.01));
+        assert!(!near("66789105664", "64424509440", 0.01));
+        assert!(near("1000 + 500", "1001 + 500", 0.01));
+        assert!(!near("1000 + 500", "1001", 0.01));
+        assert!(!near("none", "1000", 0.01) && !near("0", "1", 0.01));
     }
 
     #[test]

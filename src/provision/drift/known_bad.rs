@@ -9,15 +9,16 @@ use super::data;
 use super::subjects::{self, Seen, Value};
 use super::version;
 
-/// Something that is known to be bad.
+/// What a host has of a subject.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct Has {
     /// The subject whose value is looked at.
     pub subject: String,
-    /// The key within it.
+    /// The keys within it, of which any counts; `*` at an end stands for anything. Empty for a subject
+    /// that has one value.
     #[serde(default)]
-    pub key: Option<String>,
+    pub keys: Vec<String>,
     /// From this version on.
     #[serde(default)]
     pub from: Option<String>,
@@ -27,9 +28,23 @@ pub struct Entry {
     /// A part of the value.
     #[serde(default)]
     pub holds: Option<String>,
+    /// The whole value is one of these.
+    #[serde(default)]
+    pub is: Vec<String>,
     /// Where the value holds this, it is another build, of which nothing is known.
     #[serde(default)]
     pub unless: Option<String>,
+}
+
+/// Something that is known to be bad.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What a host has.
+    pub has: Has,
+    /// What it has beside it, for what is bad only together.
+    #[serde(default)]
+    pub with: Option<Has>,
     /// Only with one of these GPUs, `vendor:device` in hexadecimal; empty: with any, or none.
     #[serde(default)]
     pub gpus: Vec<String>,
@@ -56,7 +71,7 @@ pub fn entries() -> &'static [Entry] {
 }
 
 /// A host that has what is known to be bad.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bad {
     /// The host.
     pub host: String,
@@ -72,39 +87,81 @@ pub struct Bad {
     pub source: String,
 }
 
-/// What of the list a host has.
-pub fn known_bad(seen: &Seen<'_>, entries: &[Entry]) -> Vec<Bad> {
-    let has =
-        |entry: &&Entry| entry.gpus.is_empty() || entry.gpus.iter().any(|gpu| has_gpu(seen, gpu));
-    let entries = entries.iter().filter(has);
-    entries
-        .filter_map(|entry| {
-            let subject = subjects::named(&entry.subject)?;
-            let value = match ((subject.read)(seen)?, &entry.key) {
-                (Value::One(value), None) => value,
-                (Value::Many(map) | Value::Shared(map), Some(key)) => map.get(key)?.clone(),
-                _ => return None,
-            };
-            is_bad(&value, entry).then(|| Bad {
-                host: seen.host.to_owned(),
-                subject: entry.key.clone().unwrap_or_else(|| entry.subject.clone()),
-                value,
-                what: entry.what.clone(),
-                mend: entry.mend.clone(),
-                source: entry.source.clone(),
-            })
-        })
-        .collect()
+impl Bad {
+    /// One sentence, without the host.
+    pub fn words(&self) -> String {
+        format!(
+            "{} {} is known bad: {}; {} ({})",
+            self.subject, self.value, self.what, self.mend, self.source
+        )
+    }
 }
 
-fn is_bad(value: &str, entry: &Entry) -> bool {
+/// What of the list a host has.
+pub fn known_bad(seen: &Seen<'_>, entries: &[Entry]) -> Vec<Bad> {
+    let mut found: Vec<Bad> = Vec::new();
+    for entry in entries {
+        if !entry.gpus.is_empty() && !entry.gpus.iter().any(|gpu| has_gpu(seen, gpu)) {
+            continue;
+        }
+        let beside = entry.with.as_ref();
+        if beside.is_some_and(|with| values(seen, with).is_empty()) {
+            continue;
+        }
+        for (key, value) in values(seen, &entry.has) {
+            // Packages of one source say the same.
+            let told = found
+                .iter()
+                .any(|bad| bad.what == entry.what && bad.value == value);
+            if !told {
+                found.push(Bad {
+                    host: seen.host.to_owned(),
+                    subject: key.unwrap_or_else(|| entry.has.subject.clone()),
+                    value,
+                    what: entry.what.clone(),
+                    mend: entry.mend.clone(),
+                    source: entry.source.clone(),
+                });
+            }
+        }
+    }
+    found
+}
+
+/// The values of a host that are as asked, with their keys.
+fn values(seen: &Seen<'_>, has: &Has) -> Vec<(Option<String>, String)> {
+    let value = subjects::named(&has.subject).and_then(|subject| (subject.read)(seen));
+    match value {
+        Some(Value::One(value)) if has.keys.is_empty() && is_so(&value, has) => {
+            vec![(None, value)]
+        }
+        Some(Value::Many(map) | Value::Shared(map)) => map
+            .into_iter()
+            .filter(|(key, value)| has.keys.iter().any(|own| names(own, key)) && is_so(value, has))
+            .map(|(key, value)| (Some(key), value))
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn names(pattern: &str, key: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => key.starts_with(start),
+        None => pattern == key,
+    }
+}
+
+fn is_so(value: &str, has: &Has) -> bool {
     let holds = |part: &Option<String>| {
         part.as_ref()
             .is_some_and(|part| value.contains(part.as_str()))
     };
-    !holds(&entry.unless)
-        && (entry.holds.is_none() || holds(&entry.holds))
-        && version::within(value, entry.from.as_deref(), entry.below.as_deref())
+    // Packagers count anew in front of a colon; bounds are of what they package.
+    let bare = value.split_once(':').map_or(value, |(_, rest)| rest);
+    !holds(&has.unless)
+        && (has.holds.is_none() || holds(&has.holds))
+        && (has.is.is_empty() || has.is.iter().any(|own| own == value))
+        && version::within(bare, has.from.as_deref(), has.below.as_deref())
 }
 
 fn has_gpu(seen: &Seen<'_>, wanted: &str) -> bool {
@@ -116,73 +173,5 @@ fn has_gpu(seen: &Seen<'_>, wanted: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::facts::{Facts, Gpu};
-
-    #[test]
-    fn the_list_can_be_read_and_names_subjects_that_there_are() {
-        let file: File = data::read(include_str!("known_bad.toml")).unwrap();
-        for entry in &file.bad {
-            assert!(subjects::named(&entry.subject).is_some(), "{entry:?}");
-            let bounds = [&entry.from, &entry.below, &entry.holds, &entry.key];
-            assert!(bounds.iter().any(|bound| bound.is_some()), "{entry:?}");
-            assert!(
-                !entry.source.is_empty() && !entry.mend.is_empty(),
-                "{entry:?}"
-            );
-        }
-    }
-
-    fn found(kernel: &str, line: &str, device: Option<u16>) -> Vec<String> {
-        let mut facts = Facts::default();
-        facts.kernel.release = Some(kernel.into());
-        facts.kernel.command_line = Some(line.into());
-        facts.gpus = Some(
-            device
-                .map(|device| Gpu {
-                    vendor_id: Some(0x1002),
-                    device_id: Some(device),
-                    ..Gpu::default()
-                })
-                .into_iter()
-                .collect(),
-        );
-        let seen = Seen {
-            host: "h",
-            facts: &facts,
-            settings: None,
-            data: None,
-        };
-        known_bad(&seen, entries())
-            .into_iter()
-            .map(|bad| bad.value)
-            .collect()
-    }
-
-    #[test]
-    fn old_kernels_are_bad_for_the_gpu_that_they_fail_with_only() {
-        assert_eq!(
-            found("6.17.1-300.fc43.x86_64", "", Some(0x1586)),
-            ["6.17.1-300.fc43.x86_64"]
-        );
-        for (kernel, device) in [
-            ("6.18.4", Some(0x1586)),
-            ("6.18.9-200.fc43.x86_64", Some(0x1586)),
-            ("6.17.0-1018-oem", Some(0x1586)),
-            ("6.17.1-300.fc43.x86_64", Some(0x150e)),
-            ("6.17.1-300.fc43.x86_64", None),
-        ] {
-            assert_eq!(found(kernel, "", device), [""; 0], "{kernel} {device:?}");
-        }
-    }
-
-    #[test]
-    fn a_parameter_that_the_driver_does_not_have_is_told_wherever_it_stands() {
-        assert_eq!(
-            found("6.18.9", "quiet amdgpu.gtt_size=131072", None),
-            ["131072"]
-        );
-        assert_eq!(found("6.18.9", "amdgpu.gttsize=131072", None), [""; 0]);
-    }
-}
+#[path = "known_bad_tests.rs"]
+mod tests;

@@ -4,9 +4,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::computing::COMPUTING;
 use super::parameters;
+use super::tuned::TUNED;
 use crate::facts::{Facts, Interface, Settings};
 use crate::figures::memory;
+use crate::inventory::Host;
 
 /// A host as it was seen.
 #[derive(Clone, Debug)]
@@ -21,9 +24,18 @@ pub struct Seen<'a> {
     pub data: Option<IpAddr>,
 }
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
+    /// A host of the inventory and what was read of it.
+    pub fn of(host: &'a Host, facts: &'a Facts, settings: &'a Settings) -> Self {
+        Self {
+            host: &host.name,
+            facts,
+            settings: Some(settings),
+            data: host.data.parse().ok(),
+        }
+    }
     /// The interface that carries the data path.
-    fn data_interface(&self) -> Option<&Interface> {
+    pub(super) fn data_interface(&self) -> Option<&Interface> {
         self.facts.interface_of(self.data?).map(|(found, _)| found)
     }
 }
@@ -50,15 +62,20 @@ pub struct Subject {
     pub show: Option<fn(&str) -> String>,
 }
 
-fn one(text: impl Into<String>) -> Option<Value> {
+pub(super) fn one(text: impl Into<String>) -> Option<Value> {
     Some(Value::One(text.into()))
 }
 
-fn on(flag: bool) -> &'static str {
+/// `none`, where the host was asked.
+pub(super) fn none(asked: bool) -> Option<Value> {
+    asked.then(|| Value::One("none".to_owned()))
+}
+
+pub(super) fn on(flag: bool) -> &'static str {
     if flag { "on" } else { "off" }
 }
 
-fn of(text: &Option<String>) -> Option<Value> {
+pub(super) fn of(text: &Option<String>) -> Option<Value> {
     text.clone().map(Value::One)
 }
 
@@ -66,7 +83,7 @@ fn many(map: Option<&BTreeMap<String, String>>) -> Option<Value> {
     map.cloned().map(Value::Many)
 }
 
-const fn subject(name: &'static str, read: fn(&Seen<'_>) -> Option<Value>) -> Subject {
+pub(super) const fn subject(name: &'static str, read: fn(&Seen<'_>) -> Option<Value>) -> Subject {
     Subject {
         name,
         read,
@@ -74,11 +91,19 @@ const fn subject(name: &'static str, read: fn(&Seen<'_>) -> Option<Value>) -> Su
     }
 }
 
-const fn bytes(name: &'static str, read: fn(&Seen<'_>) -> Option<Value>) -> Subject {
+pub(super) const fn bytes(name: &'static str, read: fn(&Seen<'_>) -> Option<Value>) -> Subject {
+    shown_as(name, read, show_bytes)
+}
+
+pub(super) const fn shown_as(
+    name: &'static str,
+    read: fn(&Seen<'_>) -> Option<Value>,
+    show: fn(&str) -> String,
+) -> Subject {
     Subject {
         name,
         read,
-        show: Some(show_bytes),
+        show: Some(show),
     }
 }
 
@@ -87,7 +112,29 @@ fn show_bytes(text: &str) -> String {
 }
 
 /// All that is compared.
-pub const SUBJECTS: &[Subject] = &[
+pub const SUBJECTS: &[Subject] = &joined::<{ OWN.len() + COMPUTING.len() + TUNED.len() }>();
+
+const fn joined<const ALL: usize>() -> [Subject; ALL] {
+    let mut all = [subject("", |_| None); ALL];
+    let lists = [OWN, COMPUTING, TUNED];
+    let (mut list, mut at) = (0, 0);
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "computed when it is compiled, within all lengths"
+    )]
+    while list < lists.len() {
+        let mut of = 0;
+        while of < lists[list].len() {
+            all[at] = lists[list][of];
+            at += 1;
+            of += 1;
+        }
+        list += 1;
+    }
+    all
+}
+
+const OWN: &[Subject] = &[
     subject("system", |h| of(&h.facts.system)),
     subject("os", |h| {
         let os = &h.facts.os;
@@ -121,11 +168,11 @@ pub const SUBJECTS: &[Subject] = &[
         })
     }),
     // Firmware takes a little of it, and differently from boot to boot.
-    Subject {
-        name: "memory",
-        read: |h| one(gib(h.facts.memory.total_bytes?).to_string()),
-        show: Some(|text| format!("{text} GiB")),
-    },
+    shown_as(
+        "memory",
+        |h| one(gib(h.facts.memory.total_bytes?).to_string()),
+        |text| format!("{text} GiB"),
+    ),
     subject("swap", |h| {
         one(gib(h.facts.memory.swap_total_bytes?).to_string())
     }),

@@ -217,6 +217,18 @@ pub async fn look(session: &Session, root: bool) -> Result<Seen, SshError> {
     })
 }
 
+/// Looks at a host as its login, and as root where that login may not read all and root can be had.
+///
+/// # Errors
+/// As [`look`].
+pub async fn look_as_login(session: &Session) -> Result<Seen, SshError> {
+    let seen = look(session, false).await?;
+    match seen.unreadable.is_empty() {
+        true => Ok(seen),
+        false => Ok(look(session, true).await.unwrap_or(seen)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ pub mod plan;
 pub mod script;
 pub mod work;
 
-pub use look::{Seen, look};
+pub use look::{Seen, look, look_as_login};
 pub use plan::{Plan, Way, plan};
 pub use script::Record;
 

@@ -166,12 +166,6 @@ pub fn ended(run: &str) -> String {
     format!("mv {folder}/memory.json {folder}/memory.undone.json\n")
 }
 
-/// Starts a reboot a moment later, so that this script can end.
-pub fn reboot() -> &'static str {
-    "PATH=$PATH:/usr/sbin:/sbin\n\
-     nohup sh -c 'sleep 1; systemctl reboot || shutdown -r now || reboot' >/dev/null 2>&1 </dev/null &\n"
-}
-
 /// The lines that a person types on the host's console to have it as it was.
 pub fn by_hand(record: &Record) -> String {
     let mut lines: Vec<String> = Vec::new();

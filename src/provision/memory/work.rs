@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use super::STEP;
 use super::plan::Plan;
 use super::script::{self, Record, VERSION};
-use crate::event::{Emitter, Event, Failure, FailureKind, Level, Scope, Stream as Side};
+use crate::event::{Emitter, Event, Failure, FailureKind, Scope, Stream as Side};
 use crate::ssh::{Caps, Output, Session, Stream};
 
 /// How long one line of the host's own tools may take: an initramfs for several kernels takes minutes.
@@ -148,6 +148,24 @@ pub fn record(run: &str, plan: &Plan) -> Record {
     }
 }
 
+/// Makes a plan's change on a host, which is held for it; nothing where all is set already.
+///
+/// # Errors
+/// As [`lock`] and [`apply`].
+pub async fn make(
+    session: &Session,
+    run: &str,
+    holder: &str,
+    plan: &Plan,
+    emitter: &Emitter,
+) -> Result<(), Failure> {
+    if plan.change.is_empty() {
+        return Ok(());
+    }
+    let _lock = lock(session, holder).await?;
+    apply(session, plan, &record(run, plan), emitter).await
+}
+
 /// Makes a change: keeps what was, writes, runs. When a step fails, all is put back.
 ///
 /// # Errors
@@ -259,17 +277,4 @@ pub async fn take_back(
             Err(failure)
         }
     }
-}
-
-/// Asks a host to reboot.
-///
-/// # Errors
-/// When it could not be asked.
-pub async fn reboot(session: &Session, emitter: &Emitter) -> Result<(), Failure> {
-    emitter.emit(
-        Scope::host(session.host()).in_task(STEP),
-        Event::log(Level::Info, "it reboots"),
-    );
-    must(session, "rebooting", script::reboot()).await?;
-    Ok(())
 }

@@ -11,15 +11,16 @@ use super::apart::{Apart, apart};
 use super::plays::play;
 use super::{Commands, Shared, Surroundings, context, lock};
 use crate::deploy::remote::context::Context;
-use crate::deploy::remote::hosts;
 use crate::deploy::remote::order::{self, Wish};
 use crate::deploy::remote::service;
 use crate::deploy::remote::up::{self, Done};
+use crate::deploy::remote::{hosts, read};
 use crate::event::{
     Asker, Bus, Command, Event, Exit, Failure, FailureKind, Level, Scope, Summary, bus,
 };
 use crate::plan::DEFAULT_CONCURRENCY;
 use crate::playbook;
+use crate::provision::drift::{Seen, judge};
 use crate::report::journal;
 use crate::tui::model::{Job, Message};
 
@@ -72,6 +73,7 @@ impl Jobs {
                 Job::Playbook { .. } => "playbook run",
                 Job::Up(_) => "up",
                 Job::Down => "down",
+                Job::Verify => "verify",
             };
             let done = perform(job, command, &context, inbox).await;
             let note = how_it_ended(command, done.1.as_ref());
@@ -160,6 +162,10 @@ async fn perform(
                 started(command, hosts::names(context, None), Vec::new(), context);
                 service::take_down(context, false).await
             }
+            Job::Verify => {
+                started(command, hosts::names(context, None), Vec::new(), context);
+                verify(context).await
+            }
         }
     };
     tokio::select! {
@@ -189,12 +195,31 @@ async fn bring_up(model: String, context: &Context) -> Done {
     }
 }
 
+/// Compares the hosts with the cluster's head.
+async fn verify(context: &Context) -> Done {
+    let (reference, read, failures) = match read::read_all(context, None).await {
+        Ok(found) => found,
+        Err(failure) => return (Map::new(), Some(failure)),
+    };
+    let seen: Vec<Seen<'_>> = read
+        .iter()
+        .map(|read| Seen::of(&read.host, &read.facts, &read.settings))
+        .collect();
+    let judged = judge(&reference, &seen);
+    judged.tell(&seen, &context.emitter);
+    let failure = failures.into_iter().next();
+    (judged.fields(), failure.or_else(|| judged.failure()))
+}
+
 /// How a run ended, in a sentence.
 fn how_it_ended(command: &str, failure: Option<&Failure>) -> String {
     match failure {
         None => format!("{command} has ended"),
         Some(failure) if failure.kind == FailureKind::Interrupted => {
             format!("{command} was interrupted")
+        }
+        Some(failure) if failure.kind == FailureKind::Drift => {
+            format!("{command} has ended: {}", failure.message)
         }
         Some(failure) => format!("{command} FAILED: {}", failure.message),
     }

@@ -125,6 +125,13 @@ fn keys(model: &Model) -> Vec<(&'static str, &'static str)> {
                     .chain(command::everywhere().filter(named).map(pair))
                     .collect();
             }
+            if model.ui.shows_drift() {
+                return [("esc", "hosts"), ("v", "verify"), ("z", "enlarge")]
+                    .into_iter()
+                    .filter(|(name, _)| *name != "v" || model.data.source == Source::Hosts)
+                    .chain(command::everywhere().filter(named).map(pair))
+                    .collect();
+            }
             if model.ui.help.is_some() || model.ui.enlarged || model.frozen.is_some() {
                 all.push(("esc", "back"));
             }

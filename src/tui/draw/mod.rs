@@ -11,6 +11,7 @@
 mod ask;
 pub mod chart;
 mod chat;
+mod drift;
 mod footer;
 mod form;
 mod help;
@@ -114,6 +115,7 @@ pub fn screen(frame: &mut Frame<'_>, model: &Model, theme: Theme) {
 fn body(frame: &mut Frame<'_>, area: Rect, model: &Model, room: Room) {
     match model.ui.screen {
         Screen::Overview => overview::draw(frame, area, model, room),
+        Screen::Hosts if model.ui.drift => drift::draw(frame, area, model, room),
         Screen::Hosts => hosts::draw(frame, area, model, room),
         Screen::Plan => plan::draw(frame, area, model),
         Screen::Runs => runs::draw(frame, area, model),
@@ -246,13 +248,17 @@ pub fn target(model: &Model, column: u16, row: u16) -> Option<Target> {
     }
     let list = match model.ui.screen {
         Screen::Overview => overview::list(frames.body, model, room),
+        Screen::Hosts if model.ui.drift => drift::list(frames.body, model),
         Screen::Hosts => hosts::list(frames.body, room),
         _ => return None,
     };
     if column < list.x || column >= list.right() || row < list.y || row >= list.bottom() {
         return None;
     }
-    let total = model.shown_hosts().count();
+    let total = match model.ui.shows_drift() {
+        true => model.shown_drift().count(),
+        false => model.shown_hosts().count(),
+    };
     let first = parts::first(model.ui.row(), total, usize::from(list.height));
     Some(Target::Row(first + usize::from(row - list.y)))
 }

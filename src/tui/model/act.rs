@@ -271,6 +271,9 @@ impl Model {
                 self.go(Screen::Hosts);
                 self.ui.form = Some(Form::new());
             }
+            Action::ChangeHost | Action::RemoveHost if self.ui.shows_drift() => {
+                self.ui.note = Some("esc goes back to the hosts, where one is chosen".into());
+            }
             Action::ChangeHost => {
                 self.go(Screen::Hosts);
                 match self.chosen_host() {
@@ -282,6 +285,13 @@ impl Model {
                 self.go(Screen::Hosts);
                 return self.remove_host();
             }
+            Action::Drift => {
+                let shown = self.ui.shows_drift();
+                self.go(Screen::Hosts);
+                self.ui.drift = !shown;
+                self.make_small();
+            }
+            Action::Verify => return self.verify(),
             Action::Start | Action::Check => return self.start(action == Action::Check),
             Action::StopRun => self.stop_run(),
             Action::StopAnswer => return vec![Effect::StopAnswer],
@@ -299,6 +309,7 @@ impl Model {
     fn go(&mut self, screen: Screen) {
         self.keep_draft();
         self.ui.help = None;
+        self.ui.drift = false;
         self.ui.screen = screen;
         if screen == Screen::Chat && self.data.can_talk {
             self.write();
@@ -386,11 +397,13 @@ impl Model {
             return Vec::new();
         }
         let shows_run = self.ui.screen == Screen::Runs && self.ui.run.is_some();
+        let shows_drift = self.ui.shows_drift();
         match () {
             () if self.ui.help.is_some() => self.ui.help = None,
             () if self.ui.enlarged => self.make_small(),
             () if !self.ui.filter().is_empty() => self.ui.set_filter(""),
             () if shows_run => self.ui.run = None,
+            () if shows_drift && self.frozen.is_none() => self.ui.drift = false,
             () => self.frozen = None,
         }
         Vec::new()
@@ -509,6 +522,17 @@ impl Model {
         vec![Effect::Start(job)]
     }
 
+    /// Compares the hosts, and shows what differs when that is known.
+    fn verify(&mut self) -> Vec<Effect> {
+        self.go(Screen::Hosts);
+        self.ui.drift = true;
+        if let Some(why) = self.no_hosts().or_else(|| self.busy()) {
+            self.ui.note = Some(why);
+            return Vec::new();
+        }
+        vec![Effect::Start(Job::Verify)]
+    }
+
     fn chosen_host(&self) -> Option<super::ListedHost> {
         let row = self.ui.row();
         self.shown_hosts().nth(row)?.listed.clone()
@@ -618,9 +642,9 @@ impl Model {
 }
 
 /// Whether leaving while this runs is asked about: it would be cut off. The demo ends with its
-/// screens, and a journal that is shown has ended long ago.
+/// screens, a comparison changes nothing, and a journal that is shown has ended long ago.
 fn asks_to_leave(command: &str) -> bool {
-    command != "demo"
+    !["demo", "verify"].contains(&command)
 }
 
 /// What a key does in a line.

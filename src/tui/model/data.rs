@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use super::drift::DriftView;
 use super::runs::RunView;
 use super::{Listed, ListedHost, Play};
 use crate::deploy::client::Turn;
@@ -112,6 +113,8 @@ pub struct Data {
     pub logs: Ring<Line>,
     /// Runs, the newest last.
     pub runs: Ring<RunView>,
+    /// What the last comparison of the hosts found.
+    pub drift: Option<Box<DriftView>>,
     /// What can be run.
     pub playbooks: Vec<Play>,
     /// The conversation.
@@ -329,6 +332,7 @@ impl Data {
             events: Ring::new(EVENTS),
             logs: Ring::new(LOGS),
             runs: Ring::new(RUNS),
+            drift: None,
             playbooks: Vec::new(),
             chat: Ring::new(TURNS),
             can_talk: false,

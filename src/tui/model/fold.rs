@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::data::{Data, Line, QUESTIONS, Question, Standing, TurnView};
+use super::drift::DriftView;
 use super::runs::{RunView, level_tone};
 use super::{Message, Play};
 use crate::event::{
@@ -295,6 +296,9 @@ impl Data {
             Event::Summary(summary) => {
                 self.questions
                     .retain(|question| question.run != envelope.run);
+                if let Some(view) = DriftView::of(&summary.fields, time) {
+                    self.drift = Some(Box::new(view));
+                }
                 let text = match &summary.error {
                     None => format!("{} done in {}", summary.command, seconds(summary.seconds)),
                     Some(error) => format!("{} FAILED: {}", summary.command, error.message),

@@ -1,12 +1,14 @@
 //! All that the screens show and all that a person is doing at them. Pure: what happens and what is
 //! pressed go in, effects to be carried out come out. Must not know terminals, files or hosts.
 //!
-//! - [`data`]: what is known; [`fold`] makes it of events and messages, whoever emits them.
+//! - [`data`]: what is known; [`fold`] makes it of events and messages, whoever emits them; [`drift`]:
+//!   what a comparison of hosts found.
 //! - [`ui`]: where the person is and what is being typed.
 //! - [`act`], [`moves`], [`form`]: what an input does.
 
 pub mod act;
 pub mod data;
+pub mod drift;
 pub mod fold;
 pub mod form;
 pub mod moves;
@@ -149,6 +151,8 @@ pub enum Job {
     Up(String),
     /// Stop the deployment.
     Down,
+    /// Compare the hosts.
+    Verify,
 }
 
 /// How the screens were left.

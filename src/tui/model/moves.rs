@@ -76,6 +76,7 @@ impl Model {
     /// Rows that can be chosen on the screen.
     pub(super) fn rows(&self) -> usize {
         match self.ui.screen {
+            Screen::Hosts if self.ui.drift => self.shown_drift().count(),
             Screen::Overview | Screen::Hosts | Screen::Plan => self.shown_hosts().count(),
             Screen::Runs => self.seen().playbooks.len() + self.seen().runs.len(),
             Screen::Chat | Screen::Logs => 0,
@@ -88,6 +89,21 @@ impl Model {
         if row > 0 {
             self.ui.choose(row.min(self.rows().saturating_sub(1)));
         }
+    }
+
+    /// Rows of what differs that the filter lets through.
+    pub fn shown_drift(&self) -> impl Iterator<Item = &super::drift::DriftRow> {
+        let filter = self.ui.filter().to_owned();
+        let rows = self.seen().drift.iter().flat_map(|view| &view.rows);
+        rows.filter(move |row| {
+            let hosts = row.wrong.iter().chain(&row.unknown).map(String::as_str);
+            let mut texts: Vec<&str> = hosts.collect();
+            texts.push(&row.name);
+            if row.bad {
+                texts.push("known bad");
+            }
+            passes(&filter, &texts)
+        })
     }
 
     /// Hosts that the filter lets through.

@@ -64,10 +64,12 @@ impl Confirm {
 pub struct Ui {
     /// The screen.
     pub screen: Screen,
-    /// The chosen row of each screen, in the order of [`Screen::ALL`].
-    rows: [usize; 6],
+    /// The chosen row of each screen, in the order of [`Screen::ALL`], and of what differs.
+    rows: [usize; 7],
     /// Words that choose what is shown, in the same order.
-    filters: [String; 6],
+    filters: [String; 7],
+    /// Whether, of the hosts, it is shown what differs between them.
+    pub drift: bool,
     /// How many rows the newest is away from the chat's end.
     pub chat_back: usize,
     /// The same of the logs.
@@ -106,8 +108,9 @@ impl Default for Ui {
     fn default() -> Self {
         Self {
             screen: Screen::Overview,
-            rows: [0; 6],
+            rows: [0; 7],
             filters: Default::default(),
+            drift: false,
             chat_back: 0,
             log_back: 0,
             run_back: 0,
@@ -133,14 +136,29 @@ fn place(screen: Screen) -> usize {
 }
 
 impl Ui {
+    /// Whether what differs between the hosts is on the screen.
+    pub fn shows_drift(&self) -> bool {
+        self.drift && self.screen == Screen::Hosts
+    }
+
+    fn place(&self) -> usize {
+        match self.shows_drift() {
+            true => Screen::ALL.len(),
+            false => place(self.screen),
+        }
+    }
+
     /// The chosen row of the screen.
     pub fn row(&self) -> usize {
-        self.rows.get(place(self.screen)).copied().unwrap_or(0)
+        self.rows.get(self.place()).copied().unwrap_or(0)
     }
 
     /// Chooses a row of the screen.
     pub fn choose(&mut self, row: usize) {
-        self.choose_on(self.screen, row);
+        let place = self.place();
+        if let Some(own) = self.rows.get_mut(place) {
+            *own = row;
+        }
     }
 
     /// Chooses a row of a screen.
@@ -152,14 +170,13 @@ impl Ui {
 
     /// The word that chooses what the screen shows; empty for all.
     pub fn filter(&self) -> &str {
-        self.filters
-            .get(place(self.screen))
-            .map_or("", String::as_str)
+        self.filters.get(self.place()).map_or("", String::as_str)
     }
 
     /// Sets it.
     pub fn set_filter(&mut self, word: &str) {
-        if let Some(own) = self.filters.get_mut(place(self.screen)) {
+        let place = self.place();
+        if let Some(own) = self.filters.get_mut(place) {
             word.trim().clone_into(own);
         }
     }

@@ -8,12 +8,12 @@ use crate::lab::{Kind, Lab, absent};
 
 const GIB: u64 = 1 << 30;
 /// 8 GiB in pages of 4 KiB.
-const SET: &str = "ttm.pages_limit=2097152";
+pub(super) const SET: &str = "ttm.pages_limit=2097152";
 /// With what an editor of such files may trip over.
 const GRUB: &str = "# it's a `file'\nGRUB_TIMEOUT=0\nGRUB_CMDLINE_LINUX_DEFAULT='quiet splash'\nGRUB_CMDLINE_LINUX=\"rd.luks.uuid=luks-1 rd.luks.uuid=luks-2\"\n# no newline follows";
 
 /// Makes a host one that boots by GRUB and has an AMD APU.
-fn with_grub(lab: &mut Lab, host: &str) {
+pub(super) fn with_grub(lab: &mut Lab, host: &str) {
     let script = format!(
         "mkdir -p /etc/default /boot/grub && printf %s {grub} >/etc/default/grub && \
          chmod 640 /etc/default/grub && chown daemon:games /etc/default/grub && \
@@ -31,7 +31,7 @@ fn with_grub(lab: &mut Lab, host: &str) {
 }
 
 /// The file's owner, mode, times and bytes.
-fn grub(lab: &Lab, host: &str) -> String {
+pub(super) fn grub(lab: &Lab, host: &str) -> String {
     lab.sh(
         host,
         "stat -c '%U %G %a %Y' /etc/default/grub; cat /etc/default/grub",

@@ -1,6 +1,7 @@
 //! Deployments on real hosts in namespaces: from nothing to an answer, and everything that is
 //! broken on purpose on the way.
 
+mod align;
 mod clone;
 pub mod controller;
 mod ends;

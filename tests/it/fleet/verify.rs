@@ -9,7 +9,7 @@ use super::controller::{Ran, run};
 use crate::lab::{Cut, Kind, Lab, absent};
 
 /// What a run found: subject, key and the hosts that differ.
-fn found(ran: &Ran) -> BTreeSet<(String, String, String)> {
+pub(super) fn found(ran: &Ran) -> BTreeSet<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     let rows = ran.summary["drift"].as_array().unwrap();
     rows.iter()
@@ -24,7 +24,7 @@ fn found(ran: &Ran) -> BTreeSet<(String, String, String)> {
 
 /// Makes a repository of packages with made-up versions, the only one that the host has, and a shell
 /// function that installs from it; and a service.
-const MADE_UP: &str = "set -e\n\
+pub(super) const MADE_UP: &str = "set -e\n\
      mkdir -p /etc/modprobe.d /etc/sysctl.d /srv/repo; cd /srv/repo\n\
      for p in even_1.0 even_1.1 odd_2.0; do\n\
      name=${p%_*} version=${p#*_} d=$(mktemp -d); mkdir -p $d/DEBIAN\n\
@@ -40,7 +40,7 @@ const MADE_UP: &str = "set -e\n\
      printf '[Service]\\nExecStart=/bin/true\\n[Install]\\nWantedBy=multi-user.target\\n' >/usr/lib/systemd/system/made-up.service\n";
 
 /// The function alone.
-const AGAIN: &str = "made_up() { apt-get -q -y install $1=$2 >/dev/null; }\n";
+pub(super) const AGAIN: &str = "made_up() { apt-get -q -y install $1=$2 >/dev/null; }\n";
 
 #[test]
 fn planted_differences_are_named_each_and_nothing_else() {
@@ -137,7 +137,7 @@ fn planted_differences_are_named_each_and_nothing_else() {
 }
 
 /// What of a host's disk `align` may touch, with owner, mode and digest, and its packages.
-fn kept(lab: &Lab, host: &str) -> String {
+pub(super) fn kept(lab: &Lab, host: &str) -> String {
     lab.sh(
         host,
         "cd /etc; find modprobe.d sysctl.d systemd/system group gshadow -type f -o -type l | sort | while read -r f; do \

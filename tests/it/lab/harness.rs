@@ -93,18 +93,8 @@ impl Lab {
     /// The same with another home: another controller, or one that lost its state.
     pub fn controller_at(&self, home: &Path, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = self.hosts.controller();
-        command
-            .arg(program)
-            .env("HOME", home)
-            .env("XDG_CONFIG_HOME", home.join("config"))
-            .env("XDG_DATA_HOME", home.join("data"))
-            .env("XDG_CACHE_HOME", home.join("cache"))
-            .env("XDG_STATE_HOME", home.join("state"))
-            .env("XDG_RUNTIME_DIR", home.join("run"))
-            .env_remove("SSH_AUTH_SOCK")
-            .env_remove("SSH_ASKPASS")
-            .current_dir(home)
-            .stdin(Stdio::null());
+        command.arg(program);
+        as_controller(&mut command, home);
         command
     }
 
@@ -235,6 +225,21 @@ impl Drop for Lab {
     }
 }
 
+/// Gives a command a controller's home, and takes this machine's agent from it.
+pub fn as_controller(command: &mut Command, home: &Path) {
+    command
+        .env("HOME", home)
+        .env("XDG_CONFIG_HOME", home.join("config"))
+        .env("XDG_DATA_HOME", home.join("data"))
+        .env("XDG_CACHE_HOME", home.join("cache"))
+        .env("XDG_STATE_HOME", home.join("state"))
+        .env("XDG_RUNTIME_DIR", home.join("run"))
+        .env_remove("SSH_AUTH_SOCK")
+        .env_remove("SSH_ASKPASS")
+        .current_dir(home)
+        .stdin(Stdio::null());
+}
+
 /// A small disk for [`Lab::with`].
 pub fn small(host: &str, bytes: u64) -> Disk {
     Disk {
@@ -259,7 +264,7 @@ fn hidden() -> Vec<PathBuf> {
 }
 
 /// A name fit for a lab, made of the test's: its end, and a number for all of it.
-fn test_name() -> String {
+pub fn test_name() -> String {
     let thread = std::thread::current();
     let name = thread
         .name()

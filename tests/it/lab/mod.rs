@@ -5,5 +5,5 @@ mod hosts;
 mod kinds;
 mod network;
 
-pub use harness::{Lab, PATIENCE, absent};
+pub use harness::{Lab, PATIENCE, absent, as_controller, test_name};
 pub use windlass_lab::{Cut, Kind};

@@ -34,6 +34,37 @@ fn a_bad_file_is_exit_2_with_line_column_what_and_the_nearest_name() {
 }
 
 #[test]
+fn arguments_of_tasks_that_change_hosts_are_a_closed_list_and_looked_at_before_anything_is_done() {
+    let table = [
+        ("package = { nam = \"curl\" }", "did you mean \"name\"?"),
+        ("package = { state = \"present\" }", "name"),
+        (
+            "package = { name = \"curl\", state = \"latest\" }",
+            "present",
+        ),
+        ("package = [\"curl\", \"-y\"]", "no name of a package"),
+        ("reboot = { timeout = \"soon\" }", "a time"),
+        ("reboot = { serial = 1 }", "unknown"),
+        ("gpu_memory = { size = \"much\" }", "size"),
+        ("gpu_memory = { state = \"shwo\" }", "\"show\""),
+        (
+            "gpu_memory = { state = \"reset\", size = \"8GiB\" }",
+            "state = \"set\" only",
+        ),
+        ("align = { agianst = \"a\" }", "did you mean \"against\"?"),
+    ];
+    let desk = Desk::new("");
+    for (task, wanted) in table {
+        desk.write("play.toml", &format!("[[tasks]]\nname = \"x\"\n{task}\n"));
+        let ran = desk.json(&["playbook", "check", "play.toml"]).ended(2);
+        let faults = &ran.summary["faults"];
+        let text = format!("{} {faults}", ran.error()).replace("\\\"", "\"");
+        assert!(text.contains(wanted), "{task}: {text}");
+        assert_eq!(faults[0]["line"], 3, "{task}: {faults}");
+    }
+}
+
+#[test]
 fn what_comes_with_windlass_is_listed_shown_and_valid() {
     let desk = Desk::new("");
     let ran = desk.json(&["playbook", "list"]).ended(0);
@@ -45,6 +76,7 @@ fn what_comes_with_windlass_is_listed_shown_and_valid() {
         .collect();
     for name in [
         "candle-pipeline",
+        "gpu-memory",
         "network",
         "benchmark",
         "verify",

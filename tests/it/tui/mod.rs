@@ -1,5 +1,6 @@
 //! The screens: what they show, that nothing breaks them, and that the terminal is given back.
 
+mod drift;
 mod flow;
 mod fuzz;
 mod lab;

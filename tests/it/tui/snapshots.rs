@@ -41,6 +41,22 @@ fn hosts() {
 }
 
 #[test]
+fn drift() {
+    let mut model = serving();
+    press(&mut model, &["2", "d"]);
+    check("drift-not-verified", &mut model);
+    for envelope in super::drift::verified() {
+        model.take(Message::Event(envelope));
+    }
+    press(&mut model, &["down"]);
+    check("drift", &mut model);
+    let mut model = serving();
+    model.take(Message::Event(super::drift::nothing_differs()));
+    press(&mut model, &["2", "d"]);
+    check("drift-none", &mut model);
+}
+
+#[test]
 fn plan() {
     let mut model = serving();
     press(&mut model, &["3"]);

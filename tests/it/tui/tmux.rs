@@ -158,6 +158,31 @@ fn it_attaches_at_every_size_and_a_closed_terminal_stops_nothing() {
     assert_eq!(status.summary["deployment"], up.summary["deployment"]);
 }
 
+#[test]
+fn by_keys_alone_hosts_are_compared_and_what_differs_is_read() {
+    if absent() {
+        return;
+    }
+    let lab = Lab::up(&[("h1", Kind::Root), ("h2", Kind::Root)]);
+    for (columns, rows) in [(100, 30), (60, 20)] {
+        let tmux = Tmux::start(&lab.windlass(&[]), columns, rows);
+        tmux.shows("No deployment. Press u");
+        tmux.types("2d");
+        tmux.shows("Not verified yet. Press v");
+        tmux.types("v");
+        tmux.shows("Nothing differs");
+        lab.sh("h2", "ip link set eth0 mtu 1400");
+        tmux.types("v");
+        tmux.until("what differs", |c| {
+            c.contains("drift against h1") && c.contains("data_mtu") && c.contains("1400")
+        });
+        tmux.shows("a transfer hangs");
+        tmux.types("q");
+        tmux.ended_with(0);
+        lab.sh("h2", "ip link set eth0 mtu 1500");
+    }
+}
+
 /// An inventory of the lab's first host; what further hosts need stands in the defaults.
 fn inventory(lab: &Lab) -> PathBuf {
     let hosts = lab.hosts();

@@ -12,3 +12,13 @@ pub fn install_packages() -> Done {
     println!("\nskipped: packages of the lab (it needs Linux)");
     Ok(())
 }
+
+/// Refuses.
+pub fn vm(_arguments: &[String]) -> Done {
+    Err("virtual machines need Linux".into())
+}
+
+/// Refuses.
+pub fn deep(_arguments: &[String]) -> Done {
+    vm(&[])
+}

@@ -1,14 +1,18 @@
 //! `cargo xtask lab`: test hosts by hand. What a lab is and does is the crate `windlass-lab`'s.
 
 mod arguments;
+mod deep;
 mod packages;
+mod vm;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
 use windlass_lab::{Cut, Keeper, Kind, Lab, Wanted, serve_wire};
 
+pub use deep::deep;
 pub use packages::install as install_packages;
+pub use vm::vm;
 
 use crate::chores::{Done, root, target_folder};
 

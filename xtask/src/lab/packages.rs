@@ -1,4 +1,4 @@
-//! Installs the Debian packages a lab needs, and leaves the machine's own sshd off.
+//! Installs the Debian packages labs need, and leaves the machine's own sshd off.
 
 use std::path::Path;
 
@@ -6,9 +6,19 @@ use windlass_lab::{is_root, missing_packages};
 
 use crate::chores::{Done, command, run, succeeds};
 
-/// Installs what is missing.
+/// Installs what hosts in namespaces need.
 pub fn install() -> Done {
-    let missing = missing_packages();
+    install_missing(missing_packages)
+}
+
+/// Installs what is missing, and then what is missing since: some packages remove another version's
+/// companions, which are to come back in theirs (qemu-system-x86 does so with qemu-utils).
+pub fn install_missing(missing: impl Fn() -> Vec<&'static str>) -> Done {
+    install_these(&missing())?;
+    install_these(&missing())
+}
+
+fn install_these(missing: &[&str]) -> Done {
     if missing.is_empty() {
         return Ok(());
     }
@@ -35,7 +45,7 @@ pub fn install() -> Done {
         std::os::unix::fs::symlink("/dev/null", mask)
             .map_err(|error| format!("{}: {error}", mask.display()))?;
     }
-    let installed = with_apt(&missing);
+    let installed = with_apt(missing);
     if masked {
         std::fs::remove_file(mask).map_err(|error| format!("{}: {error}", mask.display()))?;
         succeeds(command("systemctl").args(["disable", "ssh.service", "ssh.socket"]));
