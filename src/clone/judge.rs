@@ -13,6 +13,7 @@ const OF_TARGET: &[&str] = &[
     "sfdisk",
     "wipefs",
     "partx",
+    "blockdev",
     "blkid",
     "chroot",
     "sed",
@@ -243,17 +244,14 @@ pub fn volumes(from: &Machine, to: &Machine, disk: &Block, volumes: &[Volume]) -
     let btrfs = volumes.iter().any(|one| one.kind == "btrfs");
     let own = |tool: &&str| (*tool).to_owned();
     let snapshots = btrfs.then_some("btrfs");
-    lacks(
-        from,
-        &mut OF_SOURCE.iter().chain(&snapshots).map(|tool| own(&tool)),
-    );
+    lacks(from, &mut OF_SOURCE.iter().chain(&snapshots).map(own));
     let makers = volumes.iter().map(|one| match one.kind.as_str() {
         "swap" => "mkswap".to_owned(),
         kind => format!("mkfs.{kind}"),
     });
     let loads = to.uefi.then_some("efibootmgr");
     let fixed = OF_TARGET.iter().chain(&snapshots).chain(&loads);
-    lacks(to, &mut fixed.map(|tool| own(&tool)).chain(makers));
+    lacks(to, &mut fixed.map(own).chain(makers));
     if to.uefi && !volumes.iter().any(|one| one.esp) {
         all.push(format!(
             "{} has no EFI system partition on the disk of its system",
@@ -292,7 +290,8 @@ mod tests {
         let from = machine("a", |_| {});
         let of = |change: fn(&mut Machine)| machines(&from, &machine("b", change), "/dev/sdz");
         assert_eq!(of(|_| {}), Vec::<String>::new());
-        let table: [(fn(&mut Machine), &str); 9] = [
+        type Change = fn(&mut Machine);
+        let table: [(Change, &str); 9] = [
             (|b| b.boot = "a".into(), "a and b are one machine"),
             (
                 |b| b.arch = "aarch64".into(),

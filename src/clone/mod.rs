@@ -8,12 +8,14 @@
 //! - [`identity`]: what must not be the same on both, and the texts that name partitions. Pure.
 //! - [`script`]: what hosts are told to do.
 //! - [`stream`]: the copying and the comparing, by the worker's program on both hosts.
+//! - `plan`: what is to be done.
 //! - [`work`]: the steps.
 
 pub mod disks;
 pub mod identity;
 pub mod judge;
 pub mod layout;
+mod plan;
 pub mod script;
 pub mod source;
 mod stream;

@@ -1,5 +1,5 @@
-# Writes the new disk's table and file systems and mounts them. Wants $disk, $token, $size, $folder,
-# $fresh, $table; make_file_systems, mount_all and node stand behind it.
+# Writes the new disk's table and file systems and mounts them. Wants $disk, $token, $folder, $fresh and
+# $table; what makes and mounts each file system stands behind it.
 set -eu
 die() { echo "$1" >&2; exit 9; }
 [ -b "$disk" ] || die "there is no disk $disk any more"
@@ -19,6 +19,17 @@ fi
 if lsblk --list --noheadings --output MOUNTPOINTS "$disk" | grep -q '[^[:space:]]'; then
     die "$disk is in use: nothing was written"
 fi
+# The kernel reads the table anew only when nothing holds the disk: no mount anywhere, no swap, no RAID.
+tries=0
+until blockdev --rereadpt "$disk" 2>/dev/null; do
+    tries=$((tries + 1))
+    [ $tries -lt 25 ] || die "$disk is in use: nothing was written"
+    sleep 0.2
+done
+# Whether a device's node is there and is the kernel's.
+node() {
+    [ -b "$1" ] && [ "$(cat "/sys/class/block/${1##*/}/dev")" = "$(printf '%d:%d' "0x$(stat -c %t "$1")" "0x$(stat -c %T "$1")")" ]
+}
 mkdir -p "$folder"
 if [ "$fresh" = yes ]; then
     partx -d "$disk" >/dev/null 2>&1 || true

@@ -42,6 +42,32 @@ pub fn leave(run: Option<&str>) -> String {
     )
 }
 
+/// Ends the mounts of a run on the target, and fails when a file system of the copy is still in use.
+pub fn unmount(run: &str) -> String {
+    let folder = quote(&format!("{FOLDER}/{run}"));
+    let root = quote(&root(run));
+    format!(
+        "set -e\n{PATH}\
+         gone() {{ tries=0; until umount \"$1\"; do tries=$((tries + 1)); [ $tries -lt 20 ] || return 1; sleep 0.5; done; }}\n\
+         cut -d ' ' -f 5 /proc/self/mountinfo | grep -F {folder}/ | sort -r | while read -r at; do\n\
+         case $at in {root}/dev | {root}/dev/* | {root}/proc | {root}/proc/* | {root}/sys | {root}/sys/* | {root}/run) umount \"$at\" 2>/dev/null || umount -l \"$at\" ;;\n\
+         *) gone \"$at\" || exit 9 ;; esac; done\n\
+         if grep -qF {folder}/ /proc/self/mountinfo; then echo 'a file system of the copy is still mounted' >&2; exit 9; fi\n"
+    )
+}
+
+/// Writes out what was copied, with an error where that fails, and lets the memory forget it.
+pub fn flush(run: &str, volumes: &[Volume]) -> String {
+    let mut out = format!("set -e\n{PATH}");
+    for (at, volume) in volumes.iter().enumerate() {
+        if volume.kind != "swap" {
+            out.push_str(&format!("sync -f {}\n", quote(&new(run, at))));
+        }
+    }
+    out.push_str("{ echo 3 >/proc/sys/vm/drop_caches; } 2>/dev/null || true\n");
+    out
+}
+
 /// Where a volume is seen on its host.
 pub fn view(run: &str, at: usize) -> String {
     format!("{FOLDER}/{run}/from/{at}")
@@ -62,7 +88,9 @@ pub fn views(run: &str, volumes: &[Volume]) -> String {
         }
         let (here, device) = (quote(&view(run, at)), quote(&volume.path));
         out.push_str(&format!("mkdir -p {here}\n"));
-        match (volume.kind.as_str(), volume.mounted.first()) {
+        let whole = volume.mounted.iter().find(|(_, root)| root == "/");
+        let whole = whole.or(volume.mounted.first());
+        match (volume.kind.as_str(), whole) {
             // With all its subvolumes, to make snapshots.
             ("btrfs", Some(_)) => out.push_str(&format!("mount -t btrfs -o subvolid=5 {device} {here}\n")),
             (_, Some((at, root))) if root == "/" => out.push_str(&format!(
@@ -79,7 +107,9 @@ pub fn views(run: &str, volumes: &[Volume]) -> String {
         ));
         if volume.kind == "btrfs" {
             out.push_str(&format!(
-                "printf '\\n@@windlass snapshots {at}\\n'\nls -A {here} | grep '^{SNAPSHOT}' || true\n"
+                "printf '\\n@@windlass snapshots {at}\\n'\nls -A {here} | grep '^{SNAPSHOT}' || true\n\
+                 printf '\\n@@windlass subvolumes {at}\\n'\nbtrfs subvolume list {} {here} | sed 's/^ID [0-9]* gen [0-9]* top level [0-9]* path //'\n",
+                if volume.mounted.is_empty() { "-o" } else { "" }
             ));
         }
         for root in volume.subvolumes() {
@@ -201,7 +231,7 @@ pub fn prepare(
     for (index, one) in news.iter().enumerate() {
         let device = quote(&node(disk, index + 1));
         out.push_str(&format!(
-            "tries=0\nuntil [ -b {device} ]; do tries=$((tries + 1)); [ $tries -lt 100 ] || die \"the kernel does not show {device}\"; sleep 0.1; done\n"
+            "tries=0\nuntil node {device}; do tries=$((tries + 1)); [ $tries -lt 100 ] || die \"the kernel does not show {device}\"; sleep 0.1; done\n"
         ));
         let Some((at, volume)) = one.part.volume.and_then(|at| Some((at, volumes.get(at)?))) else {
             continue;
@@ -325,7 +355,9 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
             patterns.join(" ")
         ));
     }
-    let put = |path: &str, text: &str| format!("printf %s {} >{path}\n", quote(text));
+    // Of the copy, and a file of its own.
+    out.push_str("put() { own \"$2\" || { echo \"/$2 lies outside the copy\" >&2; exit 9; }; [ ! -L \"$2\" ] || rm -f -- \"$2\"; printf %s \"$1\" >\"$2\"; }\n");
+    let put = |path: &str, text: &str| format!("put {} {path}\n", quote(text));
     out.push_str(&put("etc/hostname", &format!("{}\n", identity.hostname)));
     out.push_str(&put(
         "etc/machine-id",
@@ -354,7 +386,7 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
     for (path, bytes) in identity.swap_files {
         let path = quote(path.trim_start_matches('/'));
         out.push_str(&format!(
-            "mkdir -p \"$(dirname {path})\"; : >{path}; chmod 600 {path}; chattr +C {path} 2>/dev/null || true; fallocate -l {bytes} {path} && mkswap {path} >/dev/null\n"
+            "mkdir -p \"$(dirname {path})\"; : >{path}; chmod 600 {path}; chattr +C {path} 2>/dev/null || true; fallocate -l {bytes} {path}; mkswap {path} >/dev/null\n"
         ));
     }
     out.push_str(
@@ -371,12 +403,18 @@ pub fn bootable(run: &str, disk: &str, grub: Option<&str>, uefi: bool) -> String
          mkdir -p dev proc sys run\n\
          for one in dev proc sys; do mount --rbind /$one $one; mount --make-rslave $one; done\n\
          mount -t tmpfs tmpfs run\n\
-         inside() {{ chroot . \"$@\" </dev/null >/tmp/windlass-clone.log 2>&1 || {{ echo \"$1 in the copy said: $(tail -n 1 /tmp/windlass-clone.log)\" >&2; exit 9; }}; }}\n\
+         inside() {{ chroot . \"$@\" </dev/null >../said 2>&1 || {{ echo \"$1 in the copy said: $(tail -n 1 ../said)\" >&2; exit 9; }}; }}\n\
          has() {{ [ -x usr/sbin/$1 ] || [ -x usr/bin/$1 ] || [ -x sbin/$1 ]; }}\n\
          if has update-initramfs; then inside update-initramfs -u -k all\n\
          elif has dracut; then inside dracut --force --regenerate-all\n\
          elif has mkinitcpio; then inside mkinitcpio -P; fi\n"
     );
+    out.push_str(
+        "if has update-grub; then inside update-grub\n\
+         elif has grub2-mkconfig && [ -d boot/grub2 ]; then inside grub2-mkconfig -o /boot/grub2/grub.cfg\n\
+         elif has grub-mkconfig && [ -d boot/grub ]; then inside grub-mkconfig -o /boot/grub/grub.cfg; fi\n",
+    );
+    // Last: a BIOS starts what has it.
     if let (Some(grub), false) = (grub, uefi) {
         out.push_str(&format!(
             "inside {} --target=i386-pc {}\n",
@@ -384,18 +422,13 @@ pub fn bootable(run: &str, disk: &str, grub: Option<&str>, uefi: bool) -> String
             quote(disk)
         ));
     }
-    out.push_str(
-        "if has update-grub; then inside update-grub\n\
-         elif has grub2-mkconfig && [ -d boot/grub2 ]; then inside grub2-mkconfig -o /boot/grub2/grub.cfg\n\
-         elif has grub-mkconfig && [ -d boot/grub ]; then inside grub-mkconfig -o /boot/grub/grub.cfg; fi\n\
-         cd /\nsync\n",
-    );
+    out.push_str("cd /\nsync\n");
     out
 }
 
 /// Names the partitions what they are: only from then on is the disk a system's. Nothing of it may be
 /// mounted.
-pub fn finish(disk: &str, news: &[New], uefi: Option<(&str, &str)>) -> String {
+pub fn finish(disk: &str, news: &[New]) -> String {
     let mut out = format!("set -e\n{PATH}disk={}\nsync\n", quote(disk));
     let set = |number: usize, flag: &str, value: &str| {
         format!("sfdisk --quiet --no-reread --no-tell-kernel {flag} \"$disk\" {number} {value}\n")
@@ -413,18 +446,21 @@ pub fn finish(disk: &str, news: &[New], uefi: Option<(&str, &str)>) -> String {
         out.push_str(&set(index + 1, "--part-label", name));
     }
     out.push_str("sync\npartx -u \"$disk\" >/dev/null 2>&1 || true\n");
-    if let Some((loader, label)) = uefi {
-        let esp = news
-            .iter()
-            .position(|new| new.part.kind == super::source::ESP);
-        out.push_str(&format!(
-            "efibootmgr --quiet --create --disk \"$disk\" --part {} --label {} --loader {}\n",
-            esp.map_or(1, |at| at + 1),
-            quote(label),
-            quote(loader)
-        ));
-    }
     out
+}
+
+/// Has the firmware start the copy's loader first.
+pub fn entry(disk: &str, news: &[New], loader: &str, label: &str) -> String {
+    let esp = news
+        .iter()
+        .position(|new| new.part.kind == super::source::ESP);
+    format!(
+        "set -e\n{PATH}efibootmgr --quiet --create --disk {} --part {} --label {} --loader {}\n",
+        quote(disk),
+        esp.map_or(1, |at| at + 1),
+        quote(label),
+        quote(loader)
+    )
 }
 
 #[cfg(test)]
@@ -459,7 +495,7 @@ mod tests {
         let begin = prepare("r", "k", ("/dev/sda", "S 1"), &news, &volumes, true);
         assert!(!begin.contains(super::super::source::ESP), "{begin}");
         assert!(begin.contains(UNFINISHED));
-        let end = finish("/dev/sda", &news, Some(("\\EFI\\x.efi", "a b")));
+        let end = finish("/dev/sda", &news);
         assert!(end.contains(super::super::source::ESP));
         let identity = Identity {
             hostname: "b",
@@ -475,6 +511,9 @@ mod tests {
             look(Some("/dev/a b")),
             leave(None),
             leave(Some("r")),
+            unmount("r"),
+            flush("r", &volumes),
+            entry("/dev/sda", &news, "\\EFI\\x.efi", "a b"),
             views("r", &volumes),
             system("/x y"),
             snapshot("/x y", "/@", ".n", "k"),

@@ -172,6 +172,30 @@ pub fn disks(blocks: &[Block]) -> String {
     }
 }
 
+/// Keeps of a btrfs' mounts those of subvolumes, by the list of them from the top; others are folders that
+/// are mounted once more. A sentence on those that are not copied.
+pub fn subvolumes(volume: &mut Volume, list: &str) -> Option<String> {
+    let all: Vec<String> = list
+        .lines()
+        .filter(|path| !path.is_empty() && !path.starts_with(super::script::SNAPSHOT))
+        .map(|path| format!("/{path}"))
+        .collect();
+    volume
+        .mounted
+        .retain(|(_, root)| root == "/" || all.contains(root));
+    let mounted = |path: &&String| volume.mounted.iter().any(|(_, root)| root == *path);
+    let left: Vec<&String> = all.iter().filter(|path| !mounted(path)).collect();
+    let first = left.first()?;
+    Some(format!(
+        "{} of {} not mounted and not copied, as {first}",
+        crate::figures::counted(left.len(), "subvolume", "subvolumes"),
+        match left.len() {
+            1 => format!("{} is", volume.path),
+            _ => format!("{} are", volume.path),
+        }
+    ))
+}
+
 /// Says of every volume where the system mounts it, by its fstab; `root`: the volume with that file.
 pub fn place(volumes: &mut [Volume], root: usize, text: &str) {
     let entries = fstab::entries(text);
@@ -222,6 +246,25 @@ mod tests {
         );
         let places: Vec<_> = found.volumes.iter().map(|v| v.place.as_deref()).collect();
         assert_eq!(places, [Some("/boot/efi"), Some("/"), None]);
+    }
+
+    #[test]
+    fn of_a_btrfs_only_subvolumes_that_are_mounted_are_copied_and_others_are_named() {
+        let mount = |root: &str| ("/x".to_owned(), root.to_owned());
+        let mut volume = Volume {
+            path: "/dev/sda1".into(),
+            kind: "btrfs".into(),
+            mounted: vec![mount("/@"), mount("/@/home/x"), mount("/@home")],
+            ..Volume::default()
+        };
+        let list = "@\n@home\n@/var/lib/machines\n.windlass-clone-a-0-0\n";
+        let said = subvolumes(&mut volume, list).unwrap();
+        assert_eq!(volume.subvolumes(), ["/@", "/@home"]);
+        assert_eq!(
+            said,
+            "1 subvolume of /dev/sda1 is not mounted and not copied, as /@/var/lib/machines"
+        );
+        assert_eq!(subvolumes(&mut volume, "@\n@home\n"), None);
     }
 
     #[test]

@@ -344,7 +344,13 @@ async fn read(
                 sha256,
                 changed,
             }) => {
-                all.insert(path, (sha256, changed));
+                // Two names may read the same where they are no text.
+                all.entry(path)
+                    .and_modify(|(all, moved): &mut (String, bool)| {
+                        all.push_str(&sha256);
+                        *moved |= changed;
+                    })
+                    .or_insert((sha256, changed));
             }
             Ok(Reading::Moved { bytes }) => {
                 if tells {

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::identity::{self, fstab};
-use super::judge::{self, Machine, sections};
-use super::layout;
-use super::script::{self, New};
-use super::source::{self, Volume, Volumes};
+use super::judge::sections;
+use super::plan::{Plan, hex};
+use super::script;
 use super::stream::{self, Copied, Folder, Pair};
 use super::{STEP, Wish};
 use crate::deploy::remote::context::Context;
@@ -19,7 +18,6 @@ use crate::deploy::remote::program::{self, Program};
 use crate::deploy::remote::site::Site;
 use crate::deploy::remote::{hosts, install, locks, order};
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Status};
-use crate::figures::size;
 use crate::ssh::{Caps, Session};
 
 /// What a script may take at most: 8 MiB, 64 KiB of complaints.
@@ -135,7 +133,12 @@ fn tell(context: &Context, site: &Site, level: Level, message: &str) {
 }
 
 /// Runs a script as root; what it prints.
-async fn run(session: &Session, what: &str, script: &str, minutes: u64) -> Result<String, Failure> {
+pub(super) async fn run(
+    session: &Session,
+    what: &str,
+    script: &str,
+    minutes: u64,
+) -> Result<String, Failure> {
     let host = session.host();
     let output = session
         .run_bound(true, what, script, caps(minutes))
@@ -152,37 +155,17 @@ async fn run(session: &Session, what: &str, script: &str, minutes: u64) -> Resul
     }
 }
 
-struct Work<'a> {
-    context: &'a Context,
-    wish: &'a Wish,
-    name: &'a str,
-    from: &'a Site,
-    to: &'a Site,
-    ends: Option<(Endpoint, Endpoint)>,
-    locks: Vec<Lock>,
-    report: Report,
+pub(super) struct Work<'a> {
+    pub(super) context: &'a Context,
+    pub(super) wish: &'a Wish,
+    pub(super) name: &'a str,
+    pub(super) from: &'a Site,
+    pub(super) to: &'a Site,
+    pub(super) ends: Option<(Endpoint, Endpoint)>,
+    pub(super) locks: Vec<Lock>,
+    pub(super) report: Report,
     /// The disk that is written and not yet whole.
-    unfinished: Option<String>,
-}
-
-/// What is to be done.
-struct Plan {
-    source: Volumes,
-    /// The volume with the root, and the subvolume of it.
-    root: (usize, String),
-    news: Vec<New>,
-    disk: String,
-    token: String,
-    /// Names the transfer.
-    key: String,
-    resumed: bool,
-    uefi: bool,
-    loader: Option<String>,
-    grub: Option<String>,
-    fstab: String,
-    hosts: String,
-    hostname: String,
-    swap_files: Vec<(String, u64)>,
+    pub(super) unfinished: Option<String>,
 }
 
 impl Work<'_> {
@@ -267,232 +250,6 @@ impl Work<'_> {
         })
     }
 
-    fn refused(&self, reasons: Vec<String>) -> Result<(), Failure> {
-        match reasons.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::new(FailureKind::Host, reasons.join("; "))
-                .on(self.to.name())
-                .at(STEP)),
-        }
-    }
-
-    async fn look(&self, site: &Site, disk: Option<&str>) -> Result<Machine, Failure> {
-        let text = run(site.session(), "looking at disks", &script::look(disk), 2).await?;
-        Machine::parse(site.name(), &text).map_err(|message| site.failed(STEP, message))
-    }
-
-    async fn plan(&mut self) -> Result<Plan, Failure> {
-        let (from, to) = tokio::try_join!(
-            self.look(self.from, self.wish.source.as_deref()),
-            self.look(self.to, Some(&self.wish.disk))
-        )?;
-        self.refused(judge::machines(&from, &to, &self.wish.disk))?;
-        let wanted = match (&self.wish.source, &from.disk) {
-            (Some(_), Some(disk)) => Some(disk.as_str()),
-            (asked, _) => asked.as_deref(),
-        };
-        let mut found = source::find(&from.blocks, &from.mounts, wanted)
-            .map_err(|message| self.from.failed(STEP, message))?;
-        self.refused(judge::volumes(&from, &to, &found.disk, &found.volumes))?;
-        let views = script::views(&self.context.run, &found.volumes);
-        let text = run(self.from.session(), "looking at file systems", &views, 5).await?;
-        let seen = sections(&text);
-        for (at, volume) in found.volumes.iter_mut().enumerate() {
-            let used = seen
-                .get(&format!("used {at}"))
-                .and_then(|text| text.trim().parse().ok());
-            volume.used = used.unwrap_or(0);
-        }
-        let mut root = seen
-            .get("root")
-            .map(String::as_str)
-            .unwrap_or_default()
-            .lines();
-        let at = root.next().and_then(|at| at.parse::<usize>().ok());
-        let (Some(at), Some(folder)) = (at, root.next()) else {
-            return Err(self.from.failed(
-                STEP,
-                format!(
-                    "no Linux system (with /etc/fstab) is on {}",
-                    found.disk.words()
-                ),
-            ));
-        };
-        let view = script::view(&self.context.run, at);
-        let subvolume = folder.strip_prefix(&view).unwrap_or_default().to_owned();
-        let text = run(
-            self.from.session(),
-            "looking at the system",
-            &script::system(folder),
-            5,
-        )
-        .await?;
-        let system = sections(&text);
-        let of = |name: &str| system.get(name).cloned().unwrap_or_default();
-        source::place(&mut found.volumes, at, &of("fstab"));
-        let Some(target) = to.target() else {
-            return Err(Failure::internal("the target disk is missing"));
-        };
-        let token = to.token().ok_or_else(|| {
-            self.to.failed(
-                STEP,
-                format!(
-                    "nothing can be read from {}, so it cannot be confirmed",
-                    target.words()
-                ),
-            )
-        })?;
-        let parts = layout::fit(&found.volumes, target.size, to.uefi)
-            .map_err(|message| self.to.failed(STEP, message))?;
-        let grub = of("loaders").lines().next().map(str::to_owned);
-        if !to.uefi && grub.is_none() {
-            return Err(self.from.failed(
-                STEP,
-                "its system has no grub-install, and without it nothing would start the copy by a BIOS",
-            ));
-        }
-        if to.uefi && from.loader.is_none() {
-            return Err(self.from.failed(
-                STEP,
-                "which loader its firmware starts cannot be read (efibootmgr -v)",
-            ));
-        }
-        let mut plan = Plan {
-            news: Vec::new(),
-            disk: target.path.clone(),
-            token,
-            key: hex(8)?,
-            resumed: false,
-            uefi: to.uefi,
-            loader: from.loader.clone(),
-            grub,
-            fstab: of("fstab")
-                .strip_suffix('\n')
-                .map(str::to_owned)
-                .unwrap_or_default(),
-            hosts: of("hosts"),
-            hostname: of("hostname").trim().to_owned(),
-            swap_files: swap_files(&from, &found.volumes, at),
-            root: (at, subvolume),
-            source: found,
-        };
-        for part in parts {
-            let kind = part
-                .volume
-                .and_then(|at| plan.source.volumes.get(at))
-                .map(|one| one.kind.as_str());
-            let uuid = match kind {
-                None => String::new(),
-                Some("vfat") => fat_id()?,
-                Some(_) => uuid()?,
-            };
-            plan.news.push(New {
-                part,
-                uuid,
-                part_uuid: uuid()?,
-            });
-        }
-        let snapshots: Vec<&str> = seen
-            .iter()
-            .filter(|(name, _)| name.starts_with("snapshots "))
-            .flat_map(|(_, text)| text.lines())
-            .collect();
-        resume(&mut plan, target, &snapshots);
-        self.describe(&plan, &from, target, &system);
-        Ok(plan)
-    }
-
-    /// What will be done, for people and scripts.
-    fn describe(
-        &mut self,
-        plan: &Plan,
-        from: &Machine,
-        target: &super::disks::Block,
-        system: &std::collections::BTreeMap<String, String>,
-    ) {
-        let of = |name: &str| -> Vec<String> {
-            let text = system.get(name).map(String::as_str).unwrap_or_default();
-            let lines = text.lines().filter(|line| !line.trim().is_empty());
-            lines.map(str::to_owned).collect()
-        };
-        let mut text = format!(
-            "{} ({}) of {} becomes {} on {} of {}\n",
-            plan.source.disk.words(),
-            of("release").first().map_or("Linux", String::as_str),
-            from.host,
-            self.name,
-            target.words(),
-            self.to.name()
-        );
-        text.push_str("erased is what is there now:\n");
-        let mut erased: Vec<Value> = Vec::new();
-        for one in target.all().into_iter().skip(1) {
-            let kind = one.probed.kind.as_deref().unwrap_or("nothing known");
-            let name = one
-                .probed
-                .label
-                .as_deref()
-                .or(one.probed.part_name.as_deref())
-                .unwrap_or("");
-            text.push_str(&format!(
-                "  {} {} {kind} {name}\n",
-                one.path,
-                size(one.size)
-            ));
-            erased.push(json!({"path": one.path, "bytes": one.size, "kind": one.probed.kind, "label": one.probed.label}));
-        }
-        if erased.is_empty() {
-            text.push_str("  no partitions\n");
-        }
-        text.push_str("written is:\n");
-        let mut parts: Vec<Value> = Vec::new();
-        for (index, new) in plan.news.iter().enumerate() {
-            let volume = new.part.volume.and_then(|at| plan.source.volumes.get(at));
-            let kind = volume.map_or("boot loader", |one| one.kind.as_str());
-            let place = volume.and_then(|one| one.place.clone());
-            text.push_str(&format!(
-                "  {} {} {kind} {}\n",
-                script::node(&plan.disk, index + 1),
-                size(new.part.size),
-                place.clone().unwrap_or_default()
-            ));
-            parts.push(json!({"number": index + 1, "bytes": new.part.size, "kind": kind, "place": place, "used_bytes": volume.map(|one| one.used)}));
-        }
-        for (title, name) in [
-            ("secrets that travel with it:", "secrets"),
-            ("to be looked at on the copy, it is kept:", "fixed"),
-        ] {
-            let lines = of(name);
-            if !lines.is_empty() {
-                text.push_str(&format!("{title}\n  {}\n", lines.join("\n  ")));
-            }
-        }
-        for line in &plan.source.left {
-            text.push_str(&format!("{line}\n"));
-        }
-        if plan.resumed {
-            text.push_str("what was copied before from the same snapshot is kept\n");
-        }
-        self.report.text = text;
-        let fields = [
-            ("from", json!(from.host)),
-            ("to", json!(self.to.name())),
-            ("hostname", json!(self.name)),
-            ("source_disk", json!(plan.source.disk.path)),
-            ("disk", json!(plan.disk)),
-            ("confirm", json!(plan.token)),
-            ("erased", json!(erased)),
-            ("parts", json!(parts)),
-            ("secrets", json!(of("secrets"))),
-            ("fixed", json!(of("fixed"))),
-            ("left", json!(plan.source.left)),
-            ("resumed", json!(plan.resumed)),
-        ];
-        for (name, value) in fields {
-            self.report.fields.insert(name.into(), value);
-        }
-    }
-
     /// Has the disk confirmed by what only it is called.
     async fn confirm(&mut self, plan: &Plan) -> Result<(), Failure> {
         let refuse = |message: String| {
@@ -541,7 +298,7 @@ impl Work<'_> {
     }
 
     async fn write(&mut self, plan: &Plan) -> Result<(), Failure> {
-        let (a, b) = (self.from.session(), self.to.session());
+        let b = self.to.session();
         let id = self.context.run.clone();
         let volumes = &plan.source.volumes;
         let folders = self.folders(plan).await?;
@@ -573,10 +330,18 @@ impl Work<'_> {
             all.kept += copied.kept;
             done.push((folder, copied.began));
         }
-        run(b, "writing out", "sync", 60).await?;
+        // What is compared is read from the disk, not from memory.
+        run(b, "writing out", &script::flush(&id, volumes), 60).await?;
         let (mut files, mut moved, mut digests) = (0, Vec::new(), Map::new());
         for (folder, began) in &done {
-            let compared = stream::compare(&pair, folder, *began).await?;
+            let compared = match stream::compare(&pair, folder, *began).await {
+                Ok(compared) => compared,
+                Err(failure) => {
+                    // Without its snapshots nothing of this is gone on with: it may be what is bad.
+                    let _ = self.forget(plan).await;
+                    return Err(failure);
+                }
+            };
             files += compared.files;
             moved.extend(
                 compared
@@ -605,28 +370,34 @@ impl Work<'_> {
             self.report.fields.insert(name.into(), value);
         }
         self.identity(plan).await?;
-        run(b, "unmounting", &script::leave(Some(&id)), 10).await?;
-        let uefi = match plan.uefi {
-            true => plan.loader.as_deref().map(|loader| (loader, self.name)),
-            false => None,
-        };
-        run(
-            b,
-            "finishing the partition table",
-            &script::finish(&plan.disk, &plan.news, uefi),
-            5,
-        )
-        .await?;
+        run(b, "unmounting", &script::unmount(&id), 60).await?;
+        let finish = script::finish(&plan.disk, &plan.news);
+        run(b, "finishing the partition table", &finish, 5).await?;
         self.unfinished = None;
+        self.forget(plan).await?;
+        if let (true, Some(loader)) = (plan.uefi, &plan.loader) {
+            let entry = script::entry(&plan.disk, &plan.news, loader, self.name);
+            run(b, "entering the copy in the firmware", &entry, 5)
+                .await
+                .map_err(|mut failure| {
+                    failure.message.push_str(&format!(
+                        "; the copy is whole: choose {loader} of {} in the setup of {}",
+                        plan.disk,
+                        self.to.name()
+                    ));
+                    failure
+                })?;
+        }
+        Ok(())
+    }
+
+    /// Removes the snapshots that were made.
+    async fn forget(&self, plan: &Plan) -> Result<(), Failure> {
+        let volumes = &plan.source.volumes;
         for (at, volume) in volumes.iter().enumerate() {
             if volume.kind == "btrfs" && !volume.mounted.is_empty() {
-                run(
-                    a,
-                    "removing snapshots",
-                    &script::forget(&script::view(&id, at)),
-                    5,
-                )
-                .await?;
+                let forget = script::forget(&script::view(&self.context.run, at));
+                run(self.from.session(), "removing snapshots", &forget, 5).await?;
             }
         }
         Ok(())
@@ -745,103 +516,4 @@ impl Work<'_> {
         self.report.fields.insert("host_key".into(), json!(key));
         Ok(())
     }
-}
-
-/// Swap files that lie in the root's volume, by their path in it: they are made anew, not copied.
-fn swap_files(from: &Machine, volumes: &[Volume], root: usize) -> Vec<(String, u64)> {
-    let mounted = volumes.get(root).and_then(|volume| volume.mounted.first());
-    let Some((base, _)) = mounted else {
-        return Vec::new();
-    };
-    let base = base.trim_end_matches('/');
-    let files = from.swap_files.iter();
-    files
-        .filter_map(|(path, bytes)| {
-            let below = path.strip_prefix(base)?;
-            below.starts_with('/').then(|| (below.to_owned(), *bytes))
-        })
-        .collect()
-}
-
-/// Goes on where an earlier run ended: the disk has the very partitions, and the source the snapshots.
-fn resume(plan: &mut Plan, target: &super::disks::Block, snapshots: &[&str]) {
-    let key = target
-        .children
-        .first()
-        .and_then(|one| one.probed.part_name.as_deref());
-    let Some(key) = key.and_then(|name| name.strip_prefix(script::UNFINISHED)) else {
-        return;
-    };
-    let begin = format!("{}{key}-", script::SNAPSHOT);
-    let wanted: usize = plan
-        .source
-        .volumes
-        .iter()
-        .filter(|one| one.kind == "btrfs" && !one.mounted.is_empty())
-        .map(|one| one.subvolumes().len())
-        .sum();
-    let there = snapshots
-        .iter()
-        .filter(|name| name.starts_with(&begin))
-        .count();
-    if wanted == 0 || there != wanted || target.children.len() != plan.news.len() {
-        return;
-    }
-    let mut news = plan.news.clone();
-    for (new, block) in news.iter_mut().zip(&target.children) {
-        let probed = &block.probed;
-        let name = format!("{}{key}", script::UNFINISHED);
-        let kind = new
-            .part
-            .volume
-            .and_then(|at| plan.source.volumes.get(at))
-            .map(|one| one.kind.as_str());
-        let Some(part_uuid) = &probed.part_uuid else {
-            return;
-        };
-        if block.size != new.part.size || probed.part_name.as_deref() != Some(&name) {
-            return;
-        }
-        new.part_uuid.clone_from(part_uuid);
-        if kind == Some("btrfs") {
-            match (&probed.uuid, probed.kind.as_deref()) {
-                (Some(uuid), Some("btrfs")) => new.uuid.clone_from(uuid),
-                _ => return,
-            }
-        }
-    }
-    plan.news = news;
-    key.clone_into(&mut plan.key);
-    plan.resumed = true;
-}
-
-fn hex(bytes: usize) -> Result<String, Failure> {
-    let mut random = vec![0u8; bytes];
-    getrandom::fill(&mut random)
-        .map_err(|error| Failure::internal(format!("no random numbers: {error}")))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// A random identifier as file systems have it.
-fn uuid() -> Result<String, Failure> {
-    let text = hex(16)?;
-    let mut out = String::new();
-    for (at, c) in text.chars().enumerate() {
-        if matches!(at, 8 | 12 | 16 | 20) {
-            out.push('-');
-        }
-        out.push(match at {
-            // Version 4, variant 1 (RFC 9562).
-            12 => '4',
-            16 => '8',
-            _ => c,
-        });
-    }
-    Ok(out)
-}
-
-fn fat_id() -> Result<String, Failure> {
-    let text = hex(4)?.to_uppercase();
-    let (a, b) = text.split_at(4);
-    Ok(format!("{a}-{b}"))
 }

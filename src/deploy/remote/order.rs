@@ -200,7 +200,7 @@ fn source_host(inventory: &Inventory, name: &str) -> Result<Host, Failure> {
 ///
 /// # Errors
 /// When one cannot be read, or there is none.
-pub(super) fn programs(named: &[PathBuf]) -> Result<Vec<Program>, Failure> {
+pub(crate) fn programs(named: &[PathBuf]) -> Result<Vec<Program>, Failure> {
     let read = |path: &Path| {
         Program::read(path)
             .map_err(|error| Failure::new(FailureKind::Config, error.to_string()).at("worker"))

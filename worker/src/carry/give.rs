@@ -173,6 +173,8 @@ impl<W: Write> Giver<'_, W> {
         // Status 1 of tar: files changed while they were read, which is what comparing is for.
         let bad = match (status, walked) {
             (Some(0 | 1), Ok(kept)) => Ok(kept),
+            // Named files that are gone; the comparison knows them as changed.
+            (Some(2), Ok(kept)) if program.only_changes() => Ok(kept),
             (Some(0 | 1), Err(reason)) => Err(reason),
             (status, _) => Err(program.failed(status, &said)),
         };
@@ -207,7 +209,17 @@ impl<W: Write> Giver<'_, W> {
     ) -> Result<Sum, String> {
         let mut digest = Sha256::new();
         let mut bytes = 0u64;
-        while let Ok(chunk) = chunks.recv() {
+        loop {
+            let chunk = match chunks.recv_timeout(EVERY) {
+                Ok(chunk) => chunk,
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    // The program may be long in finding what to send; the connection is looked after.
+                    self.hear(tls, line, false)?;
+                    self.tell_moved();
+                    continue;
+                }
+            };
             let chunk = chunk.map_err(|error| format!("reading the program's output: {error}"))?;
             digest.update(&chunk);
             while self.held + chunk.len() > WINDOW {
@@ -303,6 +315,10 @@ impl<W: Write> Giver<'_, W> {
                 self.held -= gone.bytes.len();
             }
         }
+        self.tell_moved();
+    }
+
+    fn tell_moved(&mut self) {
         if self.told.elapsed() >= EVERY {
             self.told = Instant::now();
             let message = Giving::Moved {

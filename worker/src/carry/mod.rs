@@ -72,10 +72,34 @@ fn write_frame(to: &mut SecureWriter, kind: u8, parts: &[&[u8]]) -> io::Result<(
     to.write_all_parts(&[&head])
 }
 
+/// What a program complained of.
+#[derive(Default)]
+struct Said {
+    /// The last lines.
+    lines: Vec<String>,
+    /// Whether one of all lines tells more than that a file changed or is gone.
+    bad: bool,
+}
+
+/// Whether tar says so of a file that changed or vanished while it was read, in the words of `LC_ALL=C`.
+fn of_change(line: &str) -> bool {
+    line.starts_with("tar: Exiting with failure status")
+        || line.starts_with("tar: ./")
+            && [
+                ": No such file or directory",
+                ": file changed as we read it",
+                ": File removed before we read it",
+                ": socket ignored",
+            ]
+            .iter()
+            .any(|end| line.ends_with(end))
+        || line.starts_with("tar: ./") && line.contains(": File shrank by ")
+}
+
 /// A program that was started, and what it complains of.
 struct Program {
     child: Child,
-    said: Arc<Mutex<Vec<String>>>,
+    said: Arc<Mutex<Said>>,
     listener: Option<std::thread::JoinHandle<()>>,
     name: String,
 }
@@ -92,7 +116,7 @@ impl Program {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| format!("{name} cannot be started: {error}"))?;
-        let said: Arc<Mutex<Vec<String>>> = Arc::default();
+        let said: Arc<Mutex<Said>> = Arc::default();
         let listener = child.stderr.take().and_then(|stderr| {
             let said = said.clone();
             std::thread::Builder::new()
@@ -114,7 +138,13 @@ impl Program {
             let _ = listener.join();
         }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        (status, said.clone())
+        (status, said.lines.clone())
+    }
+
+    /// Whether all that it complained of is files that changed or vanished.
+    fn only_changes(&self) -> bool {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        !said.lines.is_empty() && !said.bad
     }
 
     /// How it failed, in a sentence.
@@ -138,26 +168,28 @@ impl Program {
     }
 }
 
-fn listen(stderr: ChildStderr, said: &Mutex<Vec<String>>) {
+fn listen(stderr: ChildStderr, said: &Mutex<Said>) {
     let mut reader = io::BufReader::new(stderr);
-    let mut line = Vec::new();
+    let mut bytes = Vec::new();
     loop {
-        line.clear();
-        match Read::take(&mut reader, 64 << 10).read_until(b'\n', &mut line) {
+        bytes.clear();
+        match Read::take(&mut reader, 64 << 10).read_until(b'\n', &mut bytes) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let text: String = String::from_utf8_lossy(&line)
+        let line = String::from_utf8_lossy(&bytes);
+        let text: String = line
             .trim_end()
             .chars()
             .filter(|c| !c.is_control())
             .take(LINE)
             .collect();
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= LINES {
-            said.remove(0);
+        said.bad |= !of_change(line.trim_end());
+        if said.lines.len() >= LINES {
+            said.lines.remove(0);
         }
-        said.push(text);
+        said.lines.push(text);
     }
 }
 

@@ -82,6 +82,12 @@ impl<W: Write> Reader<'_, W> {
         while let Some((path, time)) = left.pop() {
             let mut digest = Sha256::new();
             let mut moved = time >= self.since;
+            if path.is_empty() && !self.plain {
+                for number in [top.mode(), top.uid(), top.gid()] {
+                    digest.update(number.to_le_bytes());
+                }
+                self.attributes(&tree.at(b""), &mut digest)?;
+            }
             let mut below = Vec::new();
             for entry in tree.list(&path)? {
                 moved |= changed(&entry.metadata) >= self.since;
@@ -90,6 +96,9 @@ impl<W: Write> Reader<'_, W> {
                     below.push((entry.path, changed(&entry.metadata)));
                 }
             }
+            // What was made or removed since the folder around it was read.
+            moved |= std::fs::symlink_metadata(tree.at(&path))
+                .map_or(true, |now| changed(&now) >= self.since);
             below.reverse();
             left.extend(below);
             let message = Reading::Folder {
@@ -150,7 +159,10 @@ impl<W: Write> Reader<'_, W> {
             self.first.insert(metadata.ino(), path);
         }
         match self.contents(&at, digest) {
-            Ok(()) => Ok(()),
+            Ok(time) => {
+                *moved |= time >= self.since;
+                Ok(())
+            }
             Err(error) => self.vanished(&at, &error, moved),
         }
     }
@@ -164,7 +176,8 @@ impl<W: Write> Reader<'_, W> {
         Err(format!("{}: {error}", at.display()))
     }
 
-    fn contents(&mut self, at: &Path, digest: &mut Sha256) -> io::Result<()> {
+    /// Reads a file; when it changed last, as of the end of that.
+    fn contents(&mut self, at: &Path, digest: &mut Sha256) -> io::Result<u64> {
         let mut file = File::open(at)?;
         let mut own = Sha256::new();
         let mut length = 0u64;
@@ -185,7 +198,7 @@ impl<W: Write> Reader<'_, W> {
         }
         digest.update(length.to_le_bytes());
         digest.update(own.finalize());
-        Ok(())
+        Ok(changed(&file.metadata()?))
     }
 
     fn attributes(&self, at: &Path, digest: &mut Sha256) -> Result<(), String> {
@@ -205,8 +218,12 @@ impl<W: Write> Reader<'_, W> {
         all.sort_unstable();
         let mut value = vec![0u8; MOST_XATTR];
         for name in all {
-            let got = rustix::fs::lgetxattr(at, name, value.as_mut_slice())
-                .map_err(|error| format!("{}: {error}", at.display()))?;
+            let got = match rustix::fs::lgetxattr(at, name, value.as_mut_slice()) {
+                Ok(got) => got,
+                // Gone since they were listed.
+                Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOENT) => continue,
+                Err(error) => return Err(format!("{}: {error}", at.display())),
+            };
             field(digest, name);
             field(digest, value.get(..got).unwrap_or_default());
         }

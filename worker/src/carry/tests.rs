@@ -222,6 +222,31 @@ fn an_end_that_cannot_go_on_is_told_in_the_words_of_its_program() {
 }
 
 #[test]
+fn files_that_vanish_while_they_are_sent_do_not_end_it_and_sockets_are_not_of_the_tree() {
+    let (from, to) = (tree(), tempfile::tempdir().unwrap());
+    let _socket = std::os::unix::net::UnixListener::bind(from.path().join("socket")).unwrap();
+    let authority = Authority::new();
+    let mut taker = end(&authority, 1, &[], to.path());
+    taker.program = unpacks(to.path());
+    let (port, last) = taking(taker);
+    let mut giver = end(&authority, 0, &[], from.path());
+    // Removed once it is named and before the program reads it.
+    let text = "rm noise; exec \"$@\"";
+    let script = format!("cd {}; sleep 0.5; {text}", from.path().display());
+    giver.program = ["sh", "-c", &script, "sh"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(packs(from.path()))
+        .collect();
+    giver.port = port;
+    let said = given(&giver);
+    assert!(matches!(said, Giving::Done { .. }), "{said:?}");
+    assert!(matches!(last.join().unwrap()[..], [Taking::Done { .. }]));
+    assert!(!to.path().join("noise").exists() && !to.path().join("socket").exists());
+    assert_eq!(digests(from.path()), digests(to.path()));
+}
+
+#[test]
 fn nobody_without_the_keys_of_this_stream_gives_a_byte() {
     let (own, other) = (Authority::new(), Authority::new());
     let to = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A folder that `mke2fs` makes in every file system; nothing of it is anyone's.
@@ -16,6 +16,8 @@ const LOST: &[u8] = b"lost+found";
 pub struct Tree {
     root: PathBuf,
     device: u64,
+    /// Whether a folder that stands for a subvolume has this number.
+    stub: Option<u64>,
     leave: BTreeSet<Vec<u8>>,
 }
 
@@ -45,9 +47,11 @@ impl Tree {
         if !metadata.is_dir() {
             return Err(format!("{folder} is no folder"));
         }
+        let stub = stub(&root);
         Ok(Self {
             root,
             device: metadata.dev(),
+            stub,
             leave: leave
                 .iter()
                 .map(|path| path.trim_matches('/').as_bytes().to_vec())
@@ -71,6 +75,13 @@ impl Tree {
     /// Whether what lies in this folder is of the tree: it is on the same file system.
     pub fn enters(&self, entry: &Entry) -> bool {
         entry.metadata.is_dir() && entry.metadata.dev() == self.device
+    }
+
+    /// What is never of the tree: sockets, which no archive holds, and folders where another file system or
+    /// subvolume begins.
+    fn is_other(&self, metadata: &Metadata) -> bool {
+        let other = metadata.dev() != self.device || self.stub == Some(metadata.ino());
+        metadata.file_type().is_socket() || metadata.is_dir() && other
     }
 
     /// What lies in a folder, in order. What vanishes meanwhile is not there.
@@ -105,6 +116,7 @@ impl Tree {
                 continue;
             }
             match fs::symlink_metadata(self.at(&path)) {
+                Ok(metadata) if self.is_other(&metadata) => {}
                 Ok(metadata) => all.push(Entry { path, metadata }),
                 Err(error) if gone(&error) => {}
                 Err(error) => {
@@ -139,5 +151,28 @@ impl Tree {
         let mut entries = self.list(folder)?;
         entries.reverse();
         Ok(entries)
+    }
+}
+
+/// The inode number that the kernel gives to a subvolume's place in a snapshot of the one around it
+/// (`BTRFS_EMPTY_SUBVOL_DIR_OBJECTID`).
+fn stub(root: &Path) -> Option<u64> {
+    /// `BTRFS_SUPER_MAGIC` of `linux/magic.h`.
+    const BTRFS: u32 = 0x9123_683e;
+    #[cfg(target_os = "linux")]
+    {
+        let known = rustix::fs::statfs(root).ok()?;
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it has 32 bits"
+        )]
+        let kind = known.f_type as u32;
+        (kind == BTRFS).then_some(2)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (root, BTRFS);
+        None
     }
 }
