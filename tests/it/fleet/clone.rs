@@ -338,6 +338,24 @@ fn what_would_go_wrong_is_refused_and_nothing_is_written() {
     refused(&good, 1, "is mounted at /mnt/x");
     lab.sh("h2", "umount /mnt/x");
     std::fs::write(&to.image, &before).unwrap();
+    // In use where this host does not see it: another's mount, as one of a container.
+    lab.sh("h2", &format!("mkfs.ext4 -q -F {disk}; sync"));
+    let confirm_used = token(&lab, &from, &to);
+    let (held, used) = (lab.home().join("held"), bytes(&to));
+    std::fs::create_dir(&held).unwrap();
+    let mount = |program: &str, arguments: &[&Path]| {
+        let status = Command::new(program).args(arguments).status().unwrap();
+        assert!(status.success());
+    };
+    mount("mount", &[Path::new("-oro,noload"), Path::new(disk), &held]);
+    refused(
+        &[&good[..], &["--confirm", &confirm_used]].concat(),
+        1,
+        "is in use: nothing was written",
+    );
+    mount("umount", &[&held]);
+    assert!(bytes(&to) == used, "something was written");
+    std::fs::write(&to.image, &before).unwrap();
     let confirm = token(&lab, &from, &to);
     // Another disk in its place, since it was confirmed.
     lab.sh("h2", &format!("echo x >{disk}; sync"));
@@ -347,6 +365,29 @@ fn what_would_go_wrong_is_refused_and_nothing_is_written() {
         "nothing was written",
     );
     assert!(to.said().is_empty(), "{}", to.said());
+    // Other machines than these.
+    let check = [&good[..], &["--check"]].concat();
+    lab.sh(
+        "h2",
+        "mount -t tmpfs tmpfs /sys/firmware; mkdir /sys/firmware/efi",
+    );
+    refused(&check, 1, "h1 was started by a BIOS and h2 by UEFI");
+    lab.sh("h2", "umount /sys/firmware");
+    let boot = lab.sh("h1", "cat /proc/sys/kernel/random/boot_id");
+    lab.sh(
+        "h2",
+        &format!(
+            "echo {} >/run/boot; mount --bind /run/boot /proc/sys/kernel/random/boot_id",
+            boot.trim()
+        ),
+    );
+    refused(&check, 1, "h1 and h2 are one machine");
+    lab.sh("h2", "umount /proc/sys/kernel/random/boot_id");
+    lab.sh(
+        "h2",
+        "printf '#!/bin/sh\\n[ \"$*\" != -m ] || { echo aarch64; exit; }\\nexec /run/own-uname \"$@\"\\n' >/run/uname; cp /usr/bin/uname /run/own-uname; chmod 755 /run/uname; mount --bind /run/uname /usr/bin/uname",
+    );
+    refused(&check, 1, "a system of the one does not run on the other");
 }
 
 #[test]
