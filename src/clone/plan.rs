@@ -93,10 +93,16 @@ impl Work<'_> {
         };
         let view = script::view(&self.context.run, at);
         let subvolume = folder.strip_prefix(&view).unwrap_or_default().to_owned();
+        // Where it is mounted with all that belongs to it, its secrets are seen that lie elsewhere.
+        let mounted = found.volumes.get(at).and_then(|volume| {
+            let is = |root: &str| root.trim_end_matches('/') == subvolume;
+            volume.mounted.iter().find(|(_, root)| is(root))
+        });
+        let lived = mounted.map_or(folder, |(at, _)| at);
         let text = run(
             self.from.session(),
             "looking at the system",
-            &script::system(folder),
+            &script::system(lived),
             5,
         )
         .await?;

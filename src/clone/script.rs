@@ -1,5 +1,7 @@
 //! What hosts are told to do, as scripts of a POSIX shell. Must not know sessions.
 
+use std::collections::BTreeMap;
+
 use super::disks::{COLUMNS, FOLDER};
 use super::identity::{FIXED, REMOVED, SECRETS, fstab};
 use super::judge;
@@ -276,7 +278,11 @@ fn make(volume: &Volume, uuid: &str, device: &str) -> String {
             uuid.replace('-', ""),
             label("-n")
         ),
-        "xfs" => format!("mkfs.xfs -q -f -m uuid={uuid}{} {device}\n", label("-L")),
+        // As with ext4 below.
+        "xfs" => format!(
+            "mkfs.xfs -q -f -m uuid={uuid} -i nrext64=0{label} {device} 2>/dev/null || mkfs.xfs -q -f -m uuid={uuid}{label} {device}\n",
+            label = label("-L")
+        ),
         "btrfs" => format!("mkfs.btrfs -q -f -U {uuid}{} {device}\n", label("-L")),
         // Newer defaults are not read by older kernels and boot loaders, which the copy may have.
         kind => format!(
@@ -291,34 +297,51 @@ pub fn root(run: &str) -> String {
     format!("{FOLDER}/{run}/root")
 }
 
-/// Puts the new system together below one folder, as it will be mounted.
+/// Puts the new system together below one folder, as it will be mounted; `text`: its fstab with the
+/// identifiers that the source has.
 pub fn assemble(
     run: &str,
     disk: &str,
     news: &[New],
     volumes: &[Volume],
     subvolume: &str,
+    text: &str,
 ) -> String {
-    let mut places: Vec<(String, String, String)> = Vec::new();
+    let entries = fstab::entries(text);
+    // By place: an outer one before those in it.
+    let mut places: BTreeMap<String, (String, String)> = BTreeMap::new();
     for (index, new) in news.iter().enumerate() {
         let Some(volume) = new.part.volume.and_then(|at| volumes.get(at)) else {
             continue;
         };
-        let Some(place) = volume.place.as_ref().filter(|_| volume.kind != "swap") else {
-            continue;
+        let node = node(disk, index + 1);
+        if let Some(place) = volume.place.as_ref().filter(|_| volume.kind != "swap") {
+            let options = match (volume.kind.as_str(), place.as_str()) {
+                ("btrfs", "/") => format!("-o subvol={} ", quote(subvolume)),
+                _ => String::new(),
+            };
+            places.insert(place.clone(), (options, node.clone()));
+        }
+        let own = |entry: &&fstab::Entry| {
+            volume.kind == "btrfs" && entry.place != "/" && fstab::is_of(&entry.spec, volume)
         };
-        let options = match (volume.kind.as_str(), place.as_str()) {
-            ("btrfs", "/") => format!("-o subvol={} ", quote(subvolume)),
-            _ => String::new(),
-        };
-        places.push((place.clone(), options, node(disk, index + 1)));
+        for entry in entries.iter().filter(own) {
+            let mut options = entry.options.split(',');
+            let named = options.find_map(|option| option.strip_prefix("subvol="));
+            let named = named.unwrap_or_default().trim_matches('/');
+            let copied = volume.subvolumes();
+            if copied.iter().any(|one| one.trim_matches('/') == named) && !named.is_empty() {
+                let options = format!("-o subvol={} ", quote(named));
+                places.insert(entry.place.clone(), (options, node.clone()));
+            }
+        }
     }
-    places.sort();
     let mut out = format!("set -e\n{PATH}");
-    for (place, options, device) in places {
-        let at = quote(&format!("{}{}", root(run), place));
+    for (place, (options, device)) in places {
+        let at = quote(format!("{}{place}", root(run)).trim_end_matches('/'));
+        // A link may lead out of the copy.
         out.push_str(&format!(
-            "mkdir -p {at}\nmount {options}{} {at}\n",
+            "mkdir -p {at}\n[ \"$(readlink -f {at})\" = {at} ] || {{ echo {at} is a link >&2; exit 9; }}\nmount {options}{} {at}\n",
             quote(&device)
         ));
     }
@@ -389,6 +412,8 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
             "mkdir -p \"$(dirname {path})\"; : >{path}; chmod 600 {path}; chattr +C {path} 2>/dev/null || true; fallocate -l {bytes} {path}; mkswap {path} >/dev/null\n"
         ));
     }
+    // What is written here has no labels of SELinux.
+    out.push_str("if grep -Eqs '^SELINUX=(enforcing|permissive)' etc/selinux/config; then put '' .autorelabel; fi\n");
     out.push_str(
         "if [ -d etc/ssh ]; then ssh-keygen -q -A -f \"$PWD\" >/dev/null; printf '\\n@@windlass key\\n'; cat etc/ssh/ssh_host_ed25519_key.pub 2>/dev/null || true; fi\n",
     );
@@ -475,6 +500,39 @@ mod tests {
     }
 
     #[test]
+    fn every_subvolume_that_the_copy_mounts_is_there_when_it_gets_its_identity() {
+        let volumes = [Volume {
+            kind: "btrfs".into(),
+            uuid: Some("A".into()),
+            place: Some("/".into()),
+            mounted: vec![("/".into(), "/@".into()), ("/var".into(), "/@var".into())],
+            ..Volume::default()
+        }];
+        let news = [New {
+            part: Part {
+                volume: Some(0),
+                size: 1 << 30,
+                kind: LINUX,
+            },
+            uuid: "B".into(),
+            part_uuid: "C".into(),
+        }];
+        let text = "UUID=A / btrfs subvol=@ 0 0\nUUID=A /var btrfs noatime,subvol=/@var 0 0\nUUID=A /x btrfs subvol=@x 0 0\n";
+        let script = assemble("r", "/dev/sda", &news, &volumes, "@", text);
+        let mounts: Vec<&str> = script
+            .lines()
+            .filter(|line| line.starts_with("mount"))
+            .collect();
+        assert_eq!(
+            mounts,
+            [
+                "mount -o subvol=@ /dev/sda1 /run/windlass-clone/r/root",
+                "mount -o subvol=@var /dev/sda1 /run/windlass-clone/r/root/var",
+            ]
+        );
+    }
+
+    #[test]
     fn nothing_has_its_own_type_before_the_end_and_every_script_is_one_of_a_shell() {
         let volumes = [Volume {
             kind: "vfat".into(),
@@ -518,7 +576,7 @@ mod tests {
             system("/x y"),
             snapshot("/x y", "/@", ".n", "k"),
             forget("/x"),
-            assemble("r", "/dev/sda", &news, &volumes, "/@"),
+            assemble("r", "/dev/sda", &news, &volumes, "/@", ""),
             identify("r", &identity),
             bootable("r", "/dev/sda", Some("/usr/sbin/grub-install"), false),
         ] {

@@ -472,7 +472,8 @@ impl Work<'_> {
             .collect();
         let subvolume = plan.root.1.trim_start_matches('/');
         let subvolume = if subvolume.is_empty() { "/" } else { subvolume };
-        let assemble = script::assemble(&id, &plan.disk, &plan.news, volumes, subvolume);
+        let assemble =
+            script::assemble(&id, &plan.disk, &plan.news, volumes, subvolume, &plan.fstab);
         run(b, "putting the copy together", &assemble, 5).await?;
         let machine_id = hex(16)?;
         let new = script::Identity {
