@@ -1,7 +1,7 @@
 //! The copying and the comparing, by the worker's program on both hosts: bytes go from one to the
 //! other, never through this machine. Must not know what is copied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
@@ -23,6 +23,9 @@ const STARTING: Duration = Duration::from_secs(20);
 const PATIENCE: u64 = 60;
 /// How long an end may say nothing: a file may be long in being written out at the end.
 const SILENCE: Duration = Duration::from_secs(600);
+
+/// Folders that are asked for at once, file by file.
+const FOLDERS: usize = 256;
 
 const PACK: &str = "tar --create --format=posix --no-recursion --null --verbatim-files-from --files-from=- --sparse --numeric-owner";
 const UNPACK: &str =
@@ -259,7 +262,7 @@ pub struct Compared {
     pub files: u64,
     /// SHA-256 over all folders' digests at the target.
     pub sha256: String,
-    /// Folders in which something changed on the source while it was copied.
+    /// Folders in which something changed on the source while it was copied; all else in them is the same.
     pub moved: Vec<String>,
 }
 
@@ -276,6 +279,7 @@ pub async fn compare(pair: &Pair<'_>, folder: &Folder, since: u64) -> Result<Com
         leave: folder.leave.clone(),
         since,
         plain: folder.plain,
+        each: Vec::new(),
     };
     let own = order(&folder.from, folder.live.then_some(since));
     let theirs = order(&folder.to, None);
@@ -300,11 +304,38 @@ pub async fn compare(pair: &Pair<'_>, folder: &Folder, since: u64) -> Result<Com
             Some((_, false)) | None => bad.push(path.clone()),
         }
     }
-    // Made on the source since.
-    for (path, (_, moved)) in ours {
-        match moved && folder.live {
-            true => compared.moved.push(path),
-            false => bad.push(path),
+    let mut moved: BTreeSet<String> = compared.moved.iter().cloned().collect();
+    // Made on the source since; or moved there, with all in it.
+    for (path, (_, changed)) in ours {
+        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
+        let with = !path.is_empty() && moved.contains(above);
+        match (changed || with) && folder.live {
+            true => moved.insert(path),
+            false => {
+                bad.push(path);
+                false
+            }
+        };
+    }
+    compared.moved = moved.into_iter().collect();
+    // Of a folder in which something changed all else must be the same.
+    let doubtful: Vec<String> = compared.moved.clone();
+    for some in doubtful.chunks(FOLDERS) {
+        let part = |order: &Read| Read {
+            each: some.to_vec(),
+            ..order.clone()
+        };
+        let (own, theirs) = (part(&own), part(&theirs));
+        let ((mut ours, _), (copy, _)) = tokio::try_join!(
+            read(pair, pair.from, &own, folder, false),
+            read(pair, pair.to, &theirs, folder, false)
+        )?;
+        for (path, (sha256, _)) in copy {
+            if let Some((own, false)) = ours.remove(&path)
+                && own != sha256
+            {
+                bad.push(path);
+            }
         }
     }
     compared.sha256 = digest
@@ -317,9 +348,8 @@ pub async fn compare(pair: &Pair<'_>, folder: &Folder, since: u64) -> Result<Com
         Some(first) => Err(failed(
             pair.to.session.host(),
             format!(
-                "the copy differs in {} of {}, as in /{first} of {}: it is not finished; clone again",
-                bad.len(),
-                crate::figures::counted(copy.len(), "folder", "folders"),
+                "the copy differs in {}, as in /{first} of {}: it is not finished; clone again",
+                crate::figures::counted(bad.len(), "place", "places"),
                 folder.name
             ),
         )),
@@ -339,11 +369,18 @@ async fn read(
     let mut all = Digests::new();
     loop {
         match next_line::<Reading>(&mut reader, SILENCE).await {
-            Ok(Reading::Folder {
-                path,
-                sha256,
-                changed,
-            }) => {
+            Ok(
+                Reading::Folder {
+                    path,
+                    sha256,
+                    changed,
+                }
+                | Reading::File {
+                    path,
+                    sha256,
+                    changed,
+                },
+            ) => {
                 // Two names may read the same where they are no text.
                 all.entry(path)
                     .and_modify(|(all, moved): &mut (String, bool)| {

@@ -132,6 +132,9 @@ pub struct Read {
     pub since: Option<u64>,
     /// Whether only names and bytes count: the file system has no owners, modes and attributes.
     pub plain: bool,
+    /// Folders whose files are told one by one, and nothing else; none: all folders, each as one.
+    #[serde(default)]
+    pub each: Vec<String>,
 }
 
 /// What reading tells.
@@ -145,6 +148,15 @@ pub enum Reading {
         /// Digest of the names in it with kinds, owners, modes, times, attributes and bytes.
         sha256: String,
         /// Whether something in it changed since the time given.
+        changed: bool,
+    },
+    /// What lies in a folder, by itself.
+    File {
+        /// Its path below the first folder.
+        path: String,
+        /// Digest of its name, kind, owner, mode, time, attributes and bytes.
+        sha256: String,
+        /// Whether it changed since the time given.
         changed: bool,
     },
     /// How far it is.

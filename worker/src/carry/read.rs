@@ -35,13 +35,17 @@ pub fn run(order: &Read, output: &mut impl Write) -> bool {
         output,
         since: order.since.unwrap_or(u64::MAX),
         plain: order.plain,
+        each: !order.each.is_empty(),
         first: BTreeMap::new(),
         files: 0,
         bytes: 0,
         told: Instant::now(),
         buffer: vec![0; CHUNK],
     };
-    let done = Tree::new(&order.folder, &order.leave).and_then(|tree| reader.folders(&tree));
+    let done = Tree::new(&order.folder, &order.leave).and_then(|tree| match reader.each {
+        true => reader.files(&tree, &order.each),
+        false => reader.folders(&tree),
+    });
     let last = match done {
         Ok(()) => Reading::Done {
             files: reader.files,
@@ -58,6 +62,8 @@ struct Reader<'a, W> {
     output: &'a mut W,
     since: u64,
     plain: bool,
+    /// Whether files are told one by one.
+    each: bool,
     /// The first path of every file that has several.
     first: BTreeMap<u64, Vec<u8>>,
     files: u64,
@@ -111,6 +117,29 @@ impl<W: Write> Reader<'_, W> {
         Ok(())
     }
 
+    /// Tells what lies in some folders one by one.
+    fn files(&mut self, tree: &Tree, folders: &[String]) -> Result<(), String> {
+        for folder in folders {
+            let path = folder.as_bytes();
+            // It may have become something else.
+            if !std::fs::symlink_metadata(tree.at(path)).is_ok_and(|now| now.is_dir()) {
+                continue;
+            }
+            for entry in tree.list(path)? {
+                let mut digest = Sha256::new();
+                let mut moved = changed(&entry.metadata) >= self.since;
+                self.entry(tree, &entry, &mut digest, &mut moved)?;
+                let message = Reading::File {
+                    path: String::from_utf8_lossy(&entry.path).into_owned(),
+                    sha256: hex(&digest.finalize()),
+                    changed: moved,
+                };
+                tell(self.output, &message);
+            }
+        }
+        Ok(())
+    }
+
     fn entry(
         &mut self,
         tree: &Tree,
@@ -150,7 +179,8 @@ impl<W: Write> Reader<'_, W> {
         if !self.plain {
             digest.update(metadata.mtime().to_le_bytes());
         }
-        if metadata.nlink() > 1 {
+        // Of some folders not all names are seen.
+        if metadata.nlink() > 1 && !self.each {
             let path = entry.path.clone();
             if let Some(first) = self.first.get(&metadata.ino()) {
                 field(digest, first);

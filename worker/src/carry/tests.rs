@@ -82,6 +82,7 @@ fn digests(folder: &Path) -> Vec<(String, String)> {
         leave: vec!["left".to_owned()],
         since: None,
         plain: false,
+        each: Vec::new(),
     };
     let mut output = Vec::new();
     assert!(read::run(&order, &mut output));
@@ -218,6 +219,45 @@ fn an_end_that_cannot_go_on_is_told_in_the_words_of_its_program() {
     assert!(
         matches!(&heard[..], [Taking::Failed { reason }] if reason.contains("gave up") && reason.contains("Read error")),
         "{heard:?}"
+    );
+}
+
+#[test]
+fn what_lies_in_a_folder_is_told_one_by_one_with_what_changed() {
+    let from = tree();
+    let now = std::time::SystemTime::now();
+    let since = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos();
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    fs::write(from.path().join("etc/-C"), "another").unwrap();
+    let order = Read {
+        folder: from.path().display().to_string(),
+        leave: vec![],
+        since: u64::try_from(since).ok(),
+        plain: false,
+        each: vec!["etc".to_owned(), "text".to_owned(), "gone".to_owned()],
+    };
+    let mut output = Vec::new();
+    assert!(read::run(&order, &mut output));
+    let text = String::from_utf8(output).unwrap();
+    let all: Vec<(String, bool)> = text
+        .lines()
+        .filter_map(|line| match serde_json::from_str(line).unwrap() {
+            Reading::File { path, changed, .. } => Some((path, changed)),
+            _ => None,
+        })
+        .collect();
+    let said = |path: &str, changed| (path.to_owned(), changed);
+    assert_eq!(
+        all,
+        [
+            said("etc/-C", true),
+            said("etc/deep", false),
+            said("etc/hosts", false),
+            said("etc/new\nline", false),
+        ]
     );
 }
 
