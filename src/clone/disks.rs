@@ -9,8 +9,8 @@ use crate::figures::size;
 
 /// Folder of all that is mounted on a host for a clone, by run.
 pub const FOLDER: &str = "/run/windlass-clone";
-/// Columns that `lsblk` is asked for.
-pub const COLUMNS: &str = "PATH,TYPE,SIZE,RO,MODEL,SERIAL,WWN,MOUNTPOINTS";
+/// Columns that `lsblk` is asked for. With the name it tells what lies in what; without, all in one row.
+pub const COLUMNS: &str = "NAME,PATH,TYPE,SIZE,RO,MODEL,SERIAL,WWN,MOUNTPOINTS";
 
 /// A block device with those that lie in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

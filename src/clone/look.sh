@@ -7,7 +7,7 @@ uname -m
 section firmware
 if [ -d /sys/firmware/efi ]; then echo uefi; else echo bios; fi
 section secure
-cat /sys/firmware/efi/efivars/SecureBoot-* 2>/dev/null | od -An -tu1 -j4 -N1 | tr -d ' '
+cat /sys/firmware/efi/efivars/SecureBoot-* 2>/dev/null | od -An -tu1 -j4 -N1 2>/dev/null | tr -d ' '
 section boot
 cat /proc/sys/kernel/random/boot_id
 section tools
