@@ -75,6 +75,10 @@ impl Work<'_> {
             if let Some(list) = seen.get(&format!("subvolumes {at}")) {
                 found.left.extend(source::subvolumes(volume, list));
             }
+            let default = seen.get(&format!("default {at}")).map(|text| text.trim());
+            volume.default = default
+                .filter(|path| !path.is_empty())
+                .map(|path| format!("/{path}"));
         }
         let mut root = seen
             .get("root")

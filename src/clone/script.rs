@@ -110,7 +110,8 @@ pub fn views(run: &str, volumes: &[Volume]) -> String {
         if volume.kind == "btrfs" {
             out.push_str(&format!(
                 "printf '\\n@@windlass snapshots {at}\\n'\nls -A {here} | grep '^{SNAPSHOT}' || true\n\
-                 printf '\\n@@windlass subvolumes {at}\\n'\nbtrfs subvolume list {} {here} | sed 's/^ID [0-9]* gen [0-9]* top level [0-9]* path //'\n",
+                 printf '\\n@@windlass subvolumes {at}\\n'\nbtrfs subvolume list {} {here} | sed 's/^ID [0-9]* gen [0-9]* top level [0-9]* path //'\n\
+                 printf '\\n@@windlass default {at}\\n'\nbtrfs subvolume get-default {here} | sed -n 's/^ID [0-9]* gen [0-9]* top level [0-9]* path //p'\n",
                 if volume.mounted.is_empty() { "-o" } else { "" }
             ));
         }
@@ -261,6 +262,11 @@ pub fn prepare(
             out.push_str(&format!(
                 "mkdir -p \"$(dirname {made})\"\n[ -e {made} ] || btrfs subvolume create {made} >/dev/null\n"
             ));
+            if volume.default.as_deref() == Some(root.as_str()) {
+                out.push_str(&format!(
+                    "btrfs subvolume set-default \"$(btrfs inspect-internal rootid {made})\" {here}\n"
+                ));
+            }
         }
     }
     out

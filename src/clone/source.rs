@@ -29,6 +29,8 @@ pub struct Volume {
     pub esp: bool,
     /// Where it is mounted now: where, and which folder of it.
     pub mounted: Vec<(String, String)>,
+    /// The subvolume of a btrfs that is mounted when none is named, from its top; none for the top.
+    pub default: Option<String>,
     /// Where the system mounts it; none where it does not.
     pub place: Option<String>,
 }
@@ -150,6 +152,7 @@ pub fn find(blocks: &[Block], mounts: &[Mount], wanted: Option<&str>) -> Result<
                 .filter(|mount| mount.source == block.path && kind != "swap")
                 .map(|mount| (mount.at.clone(), mount.root.clone()))
                 .collect(),
+            default: None,
             place: None,
         });
     }
