@@ -353,7 +353,7 @@ impl Work<'_> {
         }
         if !moved.is_empty() {
             let message = format!(
-                "{} changed while they were copied, as {}: each file there is as it was when it was read",
+                "{} changed while they were copied, as {}: what changed there is as it was when it was read, all else is the same",
                 crate::figures::counted(moved.len(), "folder", "folders"),
                 moved.first().map(String::as_str).unwrap_or_default()
             );

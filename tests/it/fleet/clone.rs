@@ -148,6 +148,10 @@ fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
         ),
         _ => String::new(),
     };
+    let nested = match kind {
+        "btrfs" => "btrfs subvolume create var/lib/machines >/dev/null",
+        _ => "",
+    };
     lab.sh(
         host,
         &format!(
@@ -157,7 +161,7 @@ fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
              {make} {node}p2; {subvolume}\n\
              mount {options} {node}p2 /mnt/sys; cd /mnt/sys\n\
              printf 'UUID=%s / {kind} defaults 0 1\\n/dev/sdz1 /data ext4 defaults 0 2\\n' $(blkid -p -s UUID -o value {node}p2) >/root/fstab\n\
-             {SYSTEM}\ncp /root/fstab etc/fstab; sync"
+             {SYSTEM}\n{nested}\ncp /root/fstab etc/fstab; sync"
         ),
     );
 }
@@ -564,6 +568,11 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
         ran.summary["kept_files"].as_u64().unwrap() > 0,
         "{:#}",
         ran.summary
+    );
+    let left = ran.summary["left"][0].as_str().unwrap();
+    assert!(
+        left.ends_with("not copied, as /@/var/lib/machines"),
+        "{left}"
     );
     lab.sh(
         "h2",
