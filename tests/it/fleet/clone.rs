@@ -137,18 +137,24 @@ mkdir home/many && i=0; while [ $i -lt 500 ]; do echo $i >home/many/$i; i=$((i+1
 /// Makes a disk of a host one that holds a system, mounted at `/mnt/sys` there.
 fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
     let node = &disk.node;
-    let make = match kind {
+    // What is left is for another file system.
+    let size = match kind {
+        "split" => "200MiB\\nsize=+",
+        _ => "+",
+    };
+    let kind = kind.replace("split", "ext4");
+    let make = match kind.as_str() {
         "btrfs" => "mkfs.btrfs -q -f -L root",
         _ => "mkfs.ext4 -q -F -L root",
     };
     let options = if kind == "btrfs" { "-o subvol=@" } else { "" };
-    let subvolume = match kind {
+    let subvolume = match kind.as_str() {
         "btrfs" => format!(
             "mount {node}p2 /mnt/sys; btrfs subvolume create /mnt/sys/@ >/dev/null; umount /mnt/sys;"
         ),
         _ => String::new(),
     };
-    let nested = match kind {
+    let nested = match kind.as_str() {
         "btrfs" => "btrfs subvolume create var/lib/machines >/dev/null",
         _ => "",
     };
@@ -156,7 +162,7 @@ fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
         host,
         &format!(
             "set -e; mkdir -p /mnt/sys\n\
-             printf 'label: gpt\\nsize=1MiB, type=21686148-6449-6E6F-744E-656564454649\\nsize=+\\n' | sfdisk -q --no-reread {node}\n\
+             printf 'label: gpt\\nsize=1MiB, type=21686148-6449-6E6F-744E-656564454649\\nsize={size}\\n' | sfdisk -q --no-reread {node}\n\
              partx -a {node}; until [ -b {node}p2 ]; do sleep 0.05; done\n\
              {make} {node}p2; {subvolume}\n\
              mount {options} {node}p2 /mnt/sys; cd /mnt/sys\n\
@@ -517,19 +523,30 @@ fn a_source_that_cannot_be_read_ends_the_clone_in_a_sentence_with_the_file() {
         Disk::new(&lab, "h1", 300 * MIB),
         Disk::new(&lab, "h2", 300 * MIB),
     );
-    with_system(&lab, "h1", &from, "ext4");
-    // The end of the disk is gone: what lies there gives read errors.
-    lab.sh("h1", "head -c 120000000 /dev/zero | tr '\\0' y >/mnt/sys/home/zz; sync; umount /mnt/sys; mount -o ro /dev/$(basename $(ls -d /dev/loop*p2 | head -n 1)) /mnt/sys");
+    with_system(&lab, "h1", &from, "split");
+    // A second file system, of one file. The end of the disk is gone then: what lies there gives read errors.
+    lab.sh(
+        "h1",
+        &format!(
+            "set -e; mkdir /mnt/sys/more; mkfs.ext4 -q -F {node}p3; mount {node}p3 /mnt/sys/more\n\
+             head -c 70000000 /dev/zero | tr '\\0' y >/mnt/sys/more/zz\n\
+             sync; umount /mnt/sys/more; mount -o ro {node}p3 /mnt/sys/more",
+            node = from.node
+        ),
+    );
     let file = std::fs::OpenOptions::new()
         .write(true)
         .open(&from.image)
         .unwrap();
-    file.set_len(150 * MIB).unwrap();
+    file.set_len(250 * MIB).unwrap();
     std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     let ran = cloned(&lab, &from, &to).ended(1);
     let said = ran.message();
     assert!(
-        said.contains("h1:") && said.contains("unfinished") && !said.contains('\n'),
+        said.contains("h1:")
+            && said.contains("/zz: Input/output error")
+            && said.contains("unfinished")
+            && !said.contains('\n'),
         "{said}"
     );
     to.is_unfinished();
