@@ -486,13 +486,13 @@ fn a_cut_link_is_survived_and_killed_ends_leave_a_disk_that_is_told_unfinished()
     child.kill().unwrap();
     child.wait().unwrap();
     for host in ["h1", "h2"] {
-        lab.wait_for(host, "! pgrep -f 'windlass-worker carry'");
+        lab.wait_for(host, "! pgrep -f '[w]indlass-worker carry'");
     }
     to.is_unfinished();
 
     // The sender.
     let (mut child, said) = begun(&lab, &from, &to);
-    lab.sh("h1", "pkill -9 -f 'windlass-worker carry give'");
+    lab.sh("h1", "pkill -9 -f '[w]indlass-worker carry give'");
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
     assert!(
@@ -576,7 +576,7 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
     child.kill().unwrap();
     child.wait().unwrap();
     for host in ["h1", "h2"] {
-        lab.wait_for(host, "! pgrep -f 'windlass-worker carry'");
+        lab.wait_for(host, "! pgrep -f '[w]indlass-worker carry'");
     }
     to.is_unfinished();
     let ran = cloned(&lab, &from, &to).ended(0);
@@ -612,6 +612,6 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
         ),
     );
     assert_eq!(left.trim(), "@");
-    lab.sh("h1", "pkill -f /run/count; umount /mnt/top");
+    lab.sh("h1", "pkill -f '[/]run/count'; umount /mnt/top");
     lab.sh("h2", "umount /mnt/new");
 }
