@@ -241,7 +241,7 @@ pub fn prepare(
         };
         // What has no snapshot begins anew.
         if fresh || volume.kind != "btrfs" {
-            out.push_str(&make(volume, &one.uuid, &device));
+            out.push_str(&make(volume, one, &device));
         }
         if volume.kind == "swap" {
             continue;
@@ -272,7 +272,8 @@ pub fn prepare(
     out
 }
 
-fn make(volume: &Volume, uuid: &str, device: &str) -> String {
+fn make(volume: &Volume, new: &New, device: &str) -> String {
+    let uuid = &new.uuid;
     let label = |flag: &str| match &volume.label {
         Some(label) => format!(" {flag} {}", quote(label)),
         None => String::new(),
@@ -280,7 +281,13 @@ fn make(volume: &Volume, uuid: &str, device: &str) -> String {
     match volume.kind.as_str() {
         "swap" => format!("mkswap -U {uuid}{} {device} >/dev/null\n", label("-L")),
         "vfat" => format!(
-            "mkfs.vfat -i {}{} {device} >/dev/null\n",
+            "mkfs.vfat {}-i {}{} {device} >/dev/null\n",
+            // Firmware need not read another in an EFI system partition; a small one has too few clusters.
+            if volume.esp && new.part.size >= 64 << 20 {
+                "-F 32 "
+            } else {
+                ""
+            },
             uuid.replace('-', ""),
             label("-n")
         ),
@@ -480,6 +487,18 @@ pub fn finish(disk: &str, news: &[New]) -> String {
     out
 }
 
+/// Takes the boot loader's first bytes from a disk that is not finished, should they be there: a BIOS would
+/// start it. Nothing is written when the disk is not the transfer's.
+pub fn disarm(disk: &str, key: &str) -> String {
+    format!(
+        "set -e\n{PATH}[ \"$(blkid -p -s PART_ENTRY_NAME -o value {})\" = {} ] || exit 0\n\
+         dd if=/dev/zero of={} bs=440 count=1 conv=notrunc,fsync 2>/dev/null\n",
+        quote(&node(disk, 1)),
+        quote(&format!("{UNFINISHED}{key}")),
+        quote(disk)
+    )
+}
+
 /// Has the firmware start the copy's loader first.
 pub fn entry(disk: &str, news: &[New], loader: &str, label: &str) -> String {
     let esp = news
@@ -577,6 +596,7 @@ mod tests {
             leave(Some("r")),
             unmount("r"),
             flush("r", &volumes),
+            disarm("/dev/sda", "k"),
             entry("/dev/sda", &news, "\\EFI\\x.efi", "a b"),
             views("r", &volumes),
             system("/x y"),

@@ -208,6 +208,10 @@ impl Work<'_> {
                 Ok(())
             }
             Err(failure) => {
+                if let (Some(disk), false) = (&self.unfinished, plan.uefi) {
+                    let disarm = script::disarm(disk, &plan.key);
+                    let _ = run(self.to.session(), "disarming the disk", &disarm, 2).await;
+                }
                 task.finish(Status::Failed, failure.message.clone());
                 Err(failure)
             }
