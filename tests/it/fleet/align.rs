@@ -116,7 +116,7 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
     lab.sh(
         "h3",
         "dpkg -r even >/dev/null; systemctl disable -q made-up.service\n\
-         usermod -aG kvm root\n\
+         groupadd -f kvm; usermod -aG kvm root\n\
          systemctl mask -q sleep.target suspend.target\n\
          rm /etc/os-release; sed 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /usr/lib/os-release >/etc/os-release",
     );
@@ -147,6 +147,8 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
         [
             "addresses 10.77.99.9: h2 h4",
             "data_mtu : h2",
+            "gpu_memory_limit : h2 h3 h4",
+            "gpu_shared_memory : h2 h3 h4",
             "groups kvm: h3",
             "groups video: h2 h3 h4",
             "machine_id : h1 h4",
