@@ -17,7 +17,7 @@ What is measured:
   whole command; the figure is the median of the rounds, with least and greatest. A ratio is taken within
   each round, then the median.
 - windlass: `windlass facts`, all that it knows to ask.
-- ssh: one `ssh` process a host, all at once, that runs what a person would type to see a fifth of it
+- ssh: one `ssh` process a host, all at once, that runs what a person would type to see some of it
   (the commands are below). The floor: the same with `true`.
 - Ansible: `ansible all -m setup -f HOSTS`. pyinfra: `pyinfra INVENTORY fact …` with thirteen facts.
 - Many hosts: an inventory with as many names for one sshd (it is told to take that many logins at once).

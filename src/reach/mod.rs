@@ -19,22 +19,9 @@ pub use keys::{copy_key, public_key, trust};
 /// Hosts that are connected to at the same time.
 const AT_ONCE: usize = 16;
 
-/// Reaches hosts, many at once. What came of each is told as events, and counted for those that
-/// were not reached. The results are in the order of the hosts.
-pub async fn all(
-    inventory: &Inventory,
-    hosts: &[&Host],
-    connector: &Connector,
-    emitter: &Emitter,
-) -> Vec<(Host, Result<Session, Failure>)> {
-    each(inventory, hosts, connector, emitter, async |_, session| {
-        Ok(session)
-    })
-    .await
-}
-
-/// Reaches hosts, many at once, and does the same on each as soon as it is reached. A session that is
-/// not part of what comes back ends with its host's work: memory then follows how many are reached
+/// Reaches hosts, many at once, and does the same on each as soon as it is reached. What came of each is
+/// told as events, and counted for those that were not reached. A session that is not part of what comes
+/// back ends with its host's work: memory then follows how many are reached
 /// at a time, not how many there are. The results are in the order of the hosts.
 pub async fn each<T>(
     inventory: &Inventory,

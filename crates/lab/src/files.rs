@@ -48,11 +48,15 @@ pub fn write(place: &Place, host: &Host, all: &[Host], hidden: &[PathBuf]) -> Re
     ] {
         fs::write(folder.join(name), text).during(folder.display())?;
     }
+    public_key(&key)
+}
+
+/// Type and key of a pair's public half, as known_hosts has them.
+pub fn public_key(key: &Path) -> Result<String> {
     let public = fs::read_to_string(key.with_extension("pub")).during(key.display())?;
-    let mut words = public.split_whitespace();
-    Ok([words.next(), words.next()]
-        .into_iter()
-        .flatten()
+    Ok(public
+        .split_whitespace()
+        .take(2)
         .collect::<Vec<_>>()
         .join(" "))
 }

@@ -56,7 +56,7 @@ impl Kind for Align {
             let each = join_all(read.iter().map(|(host, found)| {
                 let id = id.as_str();
                 async move {
-                    let alone = |done: Done| Ok((done, String::new()));
+                    let alone = |done: Done| Ok((asked(done, 0, false), String::new()));
                     let verdict = match (found, wanted) {
                         (Err(failure), _) => Err(failure.clone()),
                         (Ok(_), None) => {
@@ -102,7 +102,7 @@ async fn one(
 ) -> Result<(Done, String), Failure> {
     let Some(settings) = settings else {
         let done = Done::new(Status::Unknown, "it does not say what is set there");
-        return Ok((done, String::new()));
+        return Ok((asked(done, 0, false), String::new()));
     };
     let name = host.name();
     let ground = match needs_ground(comparison, name) {
@@ -162,8 +162,12 @@ fn said(plan: &Plan, check: bool, id: &str) -> Done {
     if !plan.changes.is_empty() && !check {
         done = done.with("undo", id);
     }
-    done.with("by_hand", plan.by_hand.len())
-        .with("reboot", plan.reboot.is_some())
+    asked(done, plan.by_hand.len(), plan.reboot.is_some())
+}
+
+/// With what every host's result has, so that later tasks may ask for it.
+fn asked(done: Done, by_hand: usize, reboot: bool) -> Done {
+    done.with("by_hand", by_hand).with("reboot", reboot)
 }
 
 /// What a person does there, for people.

@@ -71,6 +71,7 @@ fn a_kernel_parameter_of_the_reference_is_in_the_other_kernel_after_align_with_a
     assert_eq!(vms.boot("h2"), boot);
     assert_eq!((vms.boot("h1"), files("h1"), line("h1")), h1);
 
-    vms.run(&["align", "--undo", &undo, "--yes"]).ended(0);
+    // What is in force is so until the next start.
+    vms.run(&["align", "--undo", &undo, "--yes"]).ended(5);
     assert_eq!(files("h2"), before);
 }

@@ -93,7 +93,7 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
         return;
     }
     let names = ["h1", "h2", "h3", "h4"];
-    let lab = lab(&names);
+    let mut lab = lab(&names);
     for host in names {
         let script = "made_up even 1.0\nsystemctl enable -q made-up.service\n\
                       printf '# the owner wrote this\\nvm.swappiness = 10' >/etc/sysctl.d/80-mine.conf\n\
@@ -116,16 +116,20 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
     lab.sh(
         "h3",
         "dpkg -r even >/dev/null; systemctl disable -q made-up.service\n\
-         usermod -aG kvm root\n\
+         groupadd -f kvm; usermod -aG kvm root\n\
          systemctl mask -q sleep.target suspend.target\n\
          rm /etc/os-release; sed 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /usr/lib/os-release >/etc/os-release",
     );
+    lab.sh(
+        "h4",
+        "sed -i 's/quiet splash/quiet splash made_up.old=1/' /etc/default/grub.real; update-grub",
+    );
+    lab.reboot("h4");
     let id = lab.sh("h1", "cat /etc/machine-id");
     lab.sh(
         "h4",
         &format!(
-            "sed -i 's/quiet splash/quiet splash made_up.old=1/' /etc/default/grub.real; update-grub\n\
-             echo {} >/etc/machine-id; ip address add 10.77.99.9/32 dev lo",
+            "echo {} >/etc/machine-id; ip address add 10.77.99.9/32 dev lo",
             id.trim()
         ),
     );
@@ -147,6 +151,8 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
         [
             "addresses 10.77.99.9: h2 h4",
             "data_mtu : h2",
+            "gpu_memory_limit : h2 h3 h4",
+            "gpu_shared_memory : h2 h3 h4",
             "groups kvm: h3",
             "groups video: h2 h3 h4",
             "machine_id : h1 h4",
@@ -155,6 +161,7 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
             "os_version : h3",
             "packages even: h2 h3",
             "packages odd: h2",
+            "parameters made_up.old: h4",
             "parameters ttm.pages_limit: h2 h3 h4",
             "services made-up.service: h2 h3",
             "sleep : h3",
@@ -427,7 +434,8 @@ fn packages_and_differences_are_tasks_and_a_check_changes_nothing() {
     }
     let undo = &ran.summary["results"]["same"]["hosts"]["h2"]["undo"];
     let undo = undo.as_str().unwrap();
-    run(&lab, &["align", "--undo", undo, "--yes"]).ended(0);
+    // What is in force is so until the next start.
+    run(&lab, &["align", "--undo", undo, "--yes"]).ended(5);
     assert_eq!((kept(&lab, "h2"), grub(&lab, "h2")), before);
 
     std::fs::write(

@@ -204,7 +204,14 @@ async fn all_hosts_are_reached_at_once_and_those_that_are_not_are_counted_and_na
     let asker = Asker::new(bus.emitter(), false, false);
     let connector = Connector::new(place.options(), asker, bus.emitter());
     let hosts: Vec<_> = inventory.hosts.iter().collect();
-    let reached = reach::all(&inventory, &hosts, &connector, &bus.emitter()).await;
+    let reached = reach::each(
+        &inventory,
+        &hosts,
+        &connector,
+        &bus.emitter(),
+        async |_, session| Ok(session),
+    )
+    .await;
     let names: Vec<_> = reached
         .iter()
         .map(|(host, result)| (host.name.as_str(), result.is_ok()))

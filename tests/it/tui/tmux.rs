@@ -176,7 +176,7 @@ fn by_keys_alone_hosts_are_compared_and_what_differs_is_read() {
         tmux.until("what differs", |c| {
             c.contains("drift against h1") && c.contains("data_mtu") && c.contains("1400")
         });
-        tmux.shows("a transfer hangs");
+        tmux.shows("transfer hangs");
         tmux.types("q");
         tmux.ended_with(0);
         lab.sh("h2", "ip link set eth0 mtu 1500");

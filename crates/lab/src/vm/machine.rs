@@ -90,7 +90,6 @@ fn identity(place: &Place, host: &Host, all: &[Host]) -> Result<String> {
     put("etc/ssh/.keep", "")?;
     let key = tree.join("etc/ssh/ssh_host_ed25519_key");
     files::new_key(&key, &host.name)?;
-    let public = fs::read_to_string(key.with_extension("pub")).during(key.display())?;
     run("chmod", &["700", &tree.join("root/.ssh").to_string_lossy()])?;
     run(
         "tar",
@@ -110,12 +109,7 @@ fn identity(place: &Place, host: &Host, all: &[Host]) -> Result<String> {
             "root/.ssh",
         ],
     )?;
-    let mut words = public.split_whitespace();
-    Ok([words.next(), words.next()]
-        .into_iter()
-        .flatten()
-        .collect::<Vec<_>>()
-        .join(" "))
+    files::public_key(&key)
 }
 
 /// Plugs a machine's cable into the switch.
