@@ -123,6 +123,13 @@ pub fn find(
     for block in disk.all() {
         let probed = &block.probed;
         let Some(kind) = probed.kind.as_deref() else {
+            // Silence would leave out what somebody uses.
+            if let Some(mount) = mounts.iter().find(|mount| mount.source == block.path) {
+                return Err(format!(
+                    "{} is mounted at {}, but blkid cannot read from it what it is: its disk may be failing (dmesg tells)",
+                    block.path, mount.at
+                ));
+            }
             continue;
         };
         // One that lies in two places is told twice.
@@ -369,6 +376,12 @@ mod tests {
                 "{error}"
             );
         }
+        let blocks = parse(LSBLK, &BLKID.replace("TYPE=vfat", "X=vfat")).unwrap();
+        let error = find(&blocks, &mounts(MOUNTS), &[], None).unwrap_err();
+        assert!(
+            error.contains("/dev/nvme0n1p1 is mounted at /boot/efi") && error.contains("failing"),
+            "{error}"
+        );
         let blocks = parse(LSBLK, &BLKID.replace("TYPE=vfat", "TYPE=ntfs")).unwrap();
         let found = find(&blocks, &[], &[], Some("/dev/nvme0n1")).unwrap();
         assert_eq!((found.volumes.len(), found.left.len()), (2, 1));

@@ -553,13 +553,15 @@ fn a_source_that_cannot_be_read_ends_the_clone_in_a_sentence_with_the_file() {
     if lacks(&["sfdisk", "mkfs.ext4", "setfacl", "setcap", "setfattr"]) {
         return;
     }
-    let lab = Lab::up(&[("h1", Kind::Root), ("h2", Kind::Root)]);
+    let lab = Lab::with(&[("h1", Kind::Root), ("h2", Kind::Root)], |wanted| {
+        wanted.rate = Some("100mbit".to_owned());
+    });
     let (from, to) = (
         Disk::new(&lab, "h1", 300 * MIB),
         Disk::new(&lab, "h2", 300 * MIB),
     );
     with_system(&lab, "h1", &from, "split");
-    // A second file system, of one file. The end of the disk is gone then: what lies there gives read errors.
+    // A second file system, of one file.
     lab.sh(
         "h1",
         &format!(
@@ -569,28 +571,39 @@ fn a_source_that_cannot_be_read_ends_the_clone_in_a_sentence_with_the_file() {
             node = from.node
         ),
     );
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(&from.image)
-        .unwrap();
-    file.set_len(250 * MIB).unwrap();
     // Past the end of its file a loop device gives zeros, or errors where no cache of the file is between.
     let status = Command::new("losetup")
         .args(["--direct-io=on", &from.node])
         .status()
         .unwrap();
     assert!(status.success());
+    let (mut child, said) = begun(&lab, &from, &to);
+    // The end of the disk is gone now: what lies there gives read errors.
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&from.image)
+        .unwrap();
+    file.set_len(250 * MIB).unwrap();
     std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-    let ran = cloned(&lab, &from, &to).ended(1);
-    let said = ran.message();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
     assert!(
-        said.contains("h1:")
-            && said.contains("/zz: Input/output error")
-            && said.contains("unfinished")
-            && !said.contains('\n'),
-        "{said}"
+        message.contains("h1:")
+            && message.contains("/zz: ")
+            && message.ends_with("clone again")
+            && message.contains("Input/output error")
+            && message.contains("unfinished")
+            && !message.contains('\n'),
+        "{message}"
     );
     to.is_unfinished();
+    // Before anything is written it is seen as well: what is mounted is not left out in silence.
+    let ran = clone(&lab, &from, &to, &["--check"]).ended(1);
+    assert!(
+        ran.message().contains("its disk may be failing"),
+        "{}",
+        ran.message()
+    );
 }
 
 #[test]

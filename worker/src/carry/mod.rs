@@ -154,6 +154,11 @@ impl Program {
         let telling = said.iter().rev().find(|line| {
             !line.contains("Exiting with failure status") && !line.contains("is not recoverable")
         });
+        // What is wrong with a disk is why much else fails after it.
+        let why = said
+            .iter()
+            .find(|line| WHY.iter().any(|why| line.ends_with(why)));
+        let telling = why.or(telling);
         match (telling, status) {
             (Some(line), _) => line.strip_prefix(&own).unwrap_or(line).to_owned(),
             (None, Some(status)) => format!("{} ended with status {status}", self.name),
@@ -167,6 +172,14 @@ impl Program {
         let _ = self.child.wait();
     }
 }
+
+/// What a disk's own state makes programs say, in English.
+const WHY: [&str; 4] = [
+    "No space left on device",
+    "Input/output error",
+    "Read-only file system",
+    "Disk quota exceeded",
+];
 
 fn listen(stderr: ChildStderr, said: &Mutex<Said>) {
     let mut reader = io::BufReader::new(stderr);
