@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::after;
 use super::disks::{COLUMNS, FOLDER};
 use super::identity::{FIXED, REMOVED, SECRETS, fstab};
 use super::judge;
@@ -375,6 +376,8 @@ pub struct Identity<'a> {
     pub pairs: &'a [(String, String)],
     /// Swap files, from its root, with their bytes.
     pub swap_files: &'a [(String, u64)],
+    /// What it is told of itself as a copy.
+    pub record: &'a str,
 }
 
 /// Gives the new system below its root an identity of its own; says its SSH host key.
@@ -402,6 +405,7 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
     out.push_str(
         "if [ -e var/lib/dbus/machine-id ] && [ ! -L var/lib/dbus/machine-id ]; then cat etc/machine-id >var/lib/dbus/machine-id; fi\n",
     );
+    out.push_str(&put(after::look::RECORD, identity.record));
     out.push_str(&put("etc/fstab", identity.fstab));
     if !identity.hosts.is_empty() {
         out.push_str(&put("etc/hosts", identity.hosts));
@@ -587,6 +591,7 @@ mod tests {
             hosts: "x\n",
             pairs: &[("AB12-CD34".into(), "ABCD-1234".into())],
             swap_files: &[],
+            record: "",
         };
         for script in [
             begin,
