@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::disks::{self, Block, Mount};
+use super::logical::{self, Logical};
 use super::source::{self, Volume};
 
 /// Programs that the source needs.
@@ -45,6 +46,8 @@ pub struct Machine {
     pub first: Option<String>,
     /// Swap files in use, with their bytes.
     pub swap_files: Vec<(String, u64)>,
+    /// Logical volumes.
+    pub logical: Vec<Logical>,
     /// The loader that firmware of UEFI started, `\EFI\…`.
     pub loader: Option<String>,
 }
@@ -89,6 +92,7 @@ impl Machine {
                     })
                 })
                 .collect(),
+            logical: logical::parse(of("lvs")),
             loader: loader(of("entries")),
         })
     }

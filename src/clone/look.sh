@@ -1,4 +1,4 @@
-# What a host says of itself for `clone`. Wants $disk and $tools set.
+# What a host says of itself for `clone`. Wants $disk, $tools, $columns and $fields set.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH LC_ALL=C
 section() { printf '\n@@windlass %s\n' "$1"; }
@@ -24,6 +24,10 @@ section mounts
 cat /proc/self/mountinfo
 section swaps
 cat /proc/swaps
+section lvs
+if command -v lvs >/dev/null 2>&1; then
+    lvs --noheadings --nosuffix --units b --separator '|' -o "$fields" 2>/dev/null
+fi
 section entries
 efibootmgr -v 2>/dev/null
 if [ -n "$disk" ]; then

@@ -5,6 +5,7 @@
 //! - [`source`]: what of a host's disk is its system. Pure.
 //! - [`judge`]: whether it may be done. Pure.
 //! - [`layout`]: the partitions of the new disk, fitted to it. Pure.
+//! - [`logical`]: logical volumes of LVM, and what a snapshot of one takes. Pure.
 //! - [`identity`]: what must not be the same on both, and the texts that name partitions. Pure.
 //! - [`script`]: what hosts are told to do.
 //! - [`stream`]: the copying and the comparing, by the worker's program on both hosts.
@@ -17,6 +18,7 @@ pub mod disks;
 pub mod identity;
 pub mod judge;
 pub mod layout;
+pub mod logical;
 mod plan;
 pub mod script;
 pub mod source;

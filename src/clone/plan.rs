@@ -9,6 +9,7 @@ use super::STEP;
 use super::disks::Block;
 use super::judge::{self, Machine, sections};
 use super::layout;
+use super::logical;
 use super::script::{self, New};
 use super::source::{self, Volume, Volumes};
 use super::work::{Work, run};
@@ -61,7 +62,7 @@ impl Work<'_> {
             (Some(_), Some(disk)) => Some(disk.as_str()),
             (asked, _) => asked.as_deref(),
         };
-        let mut found = source::find(&from.blocks, &from.mounts, wanted)
+        let mut found = source::find(&from.blocks, &from.mounts, &from.logical, wanted)
             .map_err(|message| self.from.failed(STEP, message))?;
         self.refused(judge::volumes(&from, &to, &found.disk, &found.volumes))?;
         let views = script::views(&self.context.run, &found.volumes);
@@ -80,6 +81,8 @@ impl Work<'_> {
                 .filter(|path| !path.is_empty())
                 .map(|path| format!("/{path}"));
         }
+        let said = logical::take(&mut found.volumes, &from.logical);
+        found.left.extend(said);
         let mut root = seen
             .get("root")
             .map(String::as_str)
@@ -179,6 +182,7 @@ impl Work<'_> {
             .iter()
             .filter(|(name, _)| name.starts_with("snapshots "))
             .flat_map(|(_, text)| text.lines())
+            .chain(logical::held(&from.logical))
             .collect();
         resume(&mut plan, target, &snapshots);
         self.describe(&plan, &from, target, &system);
@@ -302,17 +306,17 @@ fn resume(plan: &mut Plan, target: &Block, snapshots: &[&str]) {
     let Some(key) = key.and_then(|name| name.strip_prefix(script::UNFINISHED)) else {
         return;
     };
-    let begin = format!("{}{key}-", script::SNAPSHOT);
+    let begins = [script::SNAPSHOT, logical::SNAPSHOT].map(|kind| format!("{kind}{key}-"));
     let wanted: usize = plan
         .source
         .volumes
         .iter()
-        .filter(|one| one.kind == "btrfs" && !one.mounted.is_empty())
+        .filter(|one| one.frozen())
         .map(|one| one.subvolumes().len())
         .sum();
     let there = snapshots
         .iter()
-        .filter(|name| name.starts_with(&begin))
+        .filter(|name| begins.iter().any(|begin| name.starts_with(begin)))
         .count();
     if wanted == 0 || there != wanted || target.children.len() != plan.news.len() {
         return;
@@ -321,11 +325,7 @@ fn resume(plan: &mut Plan, target: &Block, snapshots: &[&str]) {
     for (new, block) in news.iter_mut().zip(&target.children) {
         let probed = &block.probed;
         let name = format!("{}{key}", script::UNFINISHED);
-        let kind = new
-            .part
-            .volume
-            .and_then(|at| plan.source.volumes.get(at))
-            .map(|one| one.kind.as_str());
+        let volume = new.part.volume.and_then(|at| plan.source.volumes.get(at));
         let Some(part_uuid) = &probed.part_uuid else {
             return;
         };
@@ -333,9 +333,9 @@ fn resume(plan: &mut Plan, target: &Block, snapshots: &[&str]) {
             return;
         }
         new.part_uuid.clone_from(part_uuid);
-        if kind == Some("btrfs") {
+        if let Some(volume) = volume.filter(|one| one.frozen()) {
             match (&probed.uuid, probed.kind.as_deref()) {
-                (Some(uuid), Some("btrfs")) => new.uuid.clone_from(uuid),
+                (Some(uuid), Some(kind)) if kind == volume.kind => new.uuid.clone_from(uuid),
                 _ => return,
             }
         }

@@ -7,6 +7,7 @@ use super::disks::{COLUMNS, FOLDER};
 use super::identity::{FIXED, REMOVED, SECRETS, fstab};
 use super::judge;
 use super::layout::{LINUX, Part};
+use super::logical::{self, FIELDS, Taking};
 use super::source::{BIOS_BOOT, Volume};
 use crate::ssh::quote;
 
@@ -23,7 +24,7 @@ const PATH: &str = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\nexport PATH LC_A
 pub fn look(disk: Option<&str>) -> String {
     let tools: Vec<String> = judge::tools().iter().map(|tool| quote(tool)).collect();
     format!(
-        "disk={}\ntools={}\ncolumns={COLUMNS}\n{LOOK}",
+        "disk={}\ntools={}\ncolumns={COLUMNS}\nfields={FIELDS}\n{LOOK}",
         quote(disk.unwrap_or_default()),
         quote(&tools.join(" "))
     )
@@ -174,6 +175,56 @@ pub fn snapshot(top: &str, subvolume: &str, name: &str, key: &str) -> String {
     )
 }
 
+/// Where the snapshot of a logical volume is seen.
+pub fn frozen(run: &str, at: usize) -> String {
+    format!("{FOLDER}/{run}/frozen/{at}")
+}
+
+/// Makes a snapshot of a logical volume unless it is there, removes those of other transfers, and shows
+/// it without writing to it.
+pub fn freeze(run: &str, key: &str, at: usize, taking: &Taking) -> String {
+    let begin = format!("{}{key}-", logical::SNAPSHOT);
+    let name = format!("{begin}{at}");
+    let (group, of) = (&taking.group, &taking.name);
+    let how = match taking.bytes {
+        Some(bytes) => format!("--size {bytes}b"),
+        None => "--setactivationskip n".to_owned(),
+    };
+    let (device, here) = (
+        quote(&format!("/dev/{group}/{name}")),
+        quote(&frozen(run, at)),
+    );
+    format!(
+        "set -e\n{PATH}{}         if ! lvs --noheadings {new} >/dev/null 2>&1; then sync; lvcreate --yes --quiet --snapshot {how} --name {} {} </dev/null >/dev/null; fi\n         mkdir -p {here}\n         mount -o ro,noload {device} {here} 2>/dev/null || mount -o ro,nouuid,norecovery {device} {here} 2>/dev/null || mount -o ro {device} {here}\n",
+        thaw(group, Some(&begin)),
+        quote(&name),
+        quote(&format!("{group}/{of}")),
+        new = quote(&format!("{group}/{name}")),
+    )
+}
+
+/// Removes this kind of snapshots of a volume group, but for those whose name begins so.
+pub fn thaw(group: &str, but: Option<&str>) -> String {
+    let keep = match but {
+        Some(begin) => format!("{}* | ", quote(begin)),
+        None => String::new(),
+    };
+    format!(
+        "lvs --noheadings -o lv_name {group} | while read -r one; do case $one in {keep}'') ;;\n         {}*) lvremove --yes --quiet {group}/\"$one\" </dev/null >/dev/null ;; esac; done\n",
+        logical::SNAPSHOT,
+        group = quote(group),
+    )
+}
+
+/// Ends what shows snapshots of logical volumes, and removes those.
+pub fn melt(run: &str, at: usize, group: &str) -> String {
+    format!(
+        "set -e\n{PATH}if mountpoint -q {here}; then umount {here}; fi\n{}",
+        thaw(group, None),
+        here = quote(&frozen(run, at)),
+    )
+}
+
 /// Removes all snapshots of this kind.
 pub fn forget(top: &str) -> String {
     format!(
@@ -241,7 +292,7 @@ pub fn prepare(
             continue;
         };
         // What has no snapshot begins anew.
-        if fresh || volume.kind != "btrfs" {
+        if fresh || !volume.frozen() {
             out.push_str(&make(volume, one, &device));
         }
         if volume.kind == "swap" {
@@ -374,6 +425,8 @@ pub struct Identity<'a> {
     pub hosts: &'a str,
     /// Old and new identifiers of file systems and partitions.
     pub pairs: &'a [(String, String)],
+    /// Nodes of logical volumes, and what means their copy.
+    pub devices: &'a [(String, String)],
     /// Swap files, from its root, with their bytes.
     pub swap_files: &'a [(String, u64)],
     /// What it is told of itself as a copy.
@@ -415,6 +468,12 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
         .iter()
         .filter(|(old, new)| fstab::is_identifier(old) && fstab::is_identifier(new))
         .map(|(old, new)| format!("s/{old}/{new}/gI\n"))
+        .chain(
+            identity
+                .devices
+                .iter()
+                .map(|(node, new)| renamed(node, new)),
+        )
         .collect();
     if !edits.is_empty() {
         out.push_str(&format!(
@@ -435,6 +494,19 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
         "if [ -d etc/ssh ]; then ssh-keygen -q -A -f \"$PWD\" >/dev/null; printf '\\n@@windlass key\\n'; cat etc/ssh/ssh_host_ed25519_key.pub 2>/dev/null || true; fi\n",
     );
     out
+}
+
+/// The edit by which a logical volume's node becomes what means its copy; what has a dracut wait for it goes.
+fn renamed(node: &str, new: &str) -> String {
+    let plain = node.replace('.', "\\.");
+    let wait = match node
+        .strip_prefix("/dev/")
+        .filter(|rest| !rest.contains("mapper/") && !rest.contains("disk/"))
+    {
+        Some(rest) => format!("s#rd\\.lvm\\.lv={}\\b##g\n", rest.replace('.', "\\.")),
+        None => String::new(),
+    };
+    format!("s#{plain}\\([^A-Za-z0-9_.+-]\\)#{new}\\1#g\ns#{plain}$#{new}#\n{wait}")
 }
 
 /// Makes anew what the boot needs, and puts the boot loader there: `grub` on a disk for a BIOS.
@@ -584,12 +656,18 @@ mod tests {
         assert!(begin.contains(UNFINISHED));
         let end = finish("/dev/sda", &news);
         assert!(end.contains(super::super::source::ESP));
+        let taking = Taking {
+            group: "vg".into(),
+            name: "root".into(),
+            bytes: Some(4096),
+        };
         let identity = Identity {
             hostname: "b",
             machine_id: "0",
             fstab: "it's\n",
             hosts: "x\n",
             pairs: &[("AB12-CD34".into(), "ABCD-1234".into())],
+            devices: &[("/dev/mapper/vg-a.b".into(), "UUID=1".into())],
             swap_files: &[],
             record: "",
         };
@@ -607,6 +685,8 @@ mod tests {
             system("/x y"),
             snapshot("/x y", "/@", ".n", "k"),
             forget("/x"),
+            freeze("r", "k", 1, &taking),
+            melt("r", 1, "vg"),
             assemble("r", "/dev/sda", &news, &volumes, "/@", ""),
             identify("r", &identity),
             bootable("r", "/dev/sda", Some("/usr/sbin/grub-install"), false),

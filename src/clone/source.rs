@@ -1,7 +1,10 @@
 //! What of a disk is the system that is to be cloned. Pure.
 
+use std::collections::BTreeSet;
+
 use super::disks::{Block, Mount};
 use super::identity::fstab;
+use super::logical::{Logical, Taking};
 
 /// Type of a GPT partition that GRUB puts its core into where the firmware is a BIOS.
 pub const BIOS_BOOT: &str = "21686148-6449-6e6f-744e-656564454649";
@@ -33,9 +36,18 @@ pub struct Volume {
     pub default: Option<String>,
     /// Where the system mounts it; none where it does not.
     pub place: Option<String>,
+    /// How a snapshot of it is taken by LVM, when it is.
+    pub logical: Option<Taking>,
+    /// Other nodes that mean it.
+    pub names: Vec<String>,
 }
 
 impl Volume {
+    /// Whether it is copied as of one instant, from a snapshot.
+    pub fn frozen(&self) -> bool {
+        self.logical.is_some() || (self.kind == "btrfs" && !self.mounted.is_empty())
+    }
+
     /// The folders of it that are copied, each for itself: the subvolumes of a btrfs that are mounted,
     /// else the whole, whose name is empty.
     pub fn subvolumes(&self) -> Vec<String> {
@@ -75,7 +87,12 @@ const KINDS: [&str; 7] = ["ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "swap"
 ///
 /// # Errors
 /// A sentence, when there is none or it is of a kind that is not cloned.
-pub fn find(blocks: &[Block], mounts: &[Mount], wanted: Option<&str>) -> Result<Volumes, String> {
+pub fn find(
+    blocks: &[Block],
+    mounts: &[Mount],
+    logical: &[Logical],
+    wanted: Option<&str>,
+) -> Result<Volumes, String> {
     let disk = match wanted {
         Some(path) => blocks.iter().find(|block| block.path == path),
         None => {
@@ -102,11 +119,32 @@ pub fn find(blocks: &[Block], mounts: &[Mount], wanted: Option<&str>) -> Result<
         disk: disk.clone(),
         ..Volumes::default()
     };
+    let mut seen = BTreeSet::new();
     for block in disk.all() {
         let probed = &block.probed;
         let Some(kind) = probed.kind.as_deref() else {
             continue;
         };
+        // One that lies in two places is told twice.
+        if !seen.insert(block.path.as_str()) {
+            continue;
+        }
+        if block.kind == "lvm" && !logical.is_empty() {
+            match logical.iter().find(|one| one.path == block.path) {
+                // What LVM makes a volume of is none.
+                None => continue,
+                Some(one) if one.snapshot && one.name.starts_with(super::logical::SNAPSHOT) => {
+                    continue;
+                }
+                Some(one) if one.snapshot => {
+                    found
+                        .left
+                        .push(format!("{} is a snapshot and not copied", block.path));
+                    continue;
+                }
+                Some(_) => {}
+            }
+        }
         match kind {
             "crypto_LUKS" => {
                 return Err(format!(
@@ -152,8 +190,7 @@ pub fn find(blocks: &[Block], mounts: &[Mount], wanted: Option<&str>) -> Result<
                 .filter(|mount| mount.source == block.path && kind != "swap")
                 .map(|mount| (mount.at.clone(), mount.root.clone()))
                 .collect(),
-            default: None,
-            place: None,
+            ..Volume::default()
         });
     }
     if found.volumes.iter().all(|one| one.kind == "swap") {
@@ -238,7 +275,7 @@ mod tests {
     #[test]
     fn the_disk_that_is_run_from_is_the_system() {
         let blocks = parse(LSBLK, BLKID).unwrap();
-        let mut found = find(&blocks, &mounts(MOUNTS), None).unwrap();
+        let mut found = find(&blocks, &mounts(MOUNTS), &[], None).unwrap();
         let kinds: Vec<_> = found.volumes.iter().map(|v| v.kind.as_str()).collect();
         assert_eq!(kinds, ["vfat", "ext4", "swap"]);
         assert!(found.volumes[0].esp);
@@ -249,6 +286,47 @@ mod tests {
         );
         let places: Vec<_> = found.volumes.iter().map(|v| v.place.as_deref()).collect();
         assert_eq!(places, [Some("/boot/efi"), Some("/"), None]);
+    }
+
+    #[test]
+    fn of_logical_volumes_those_are_copied_that_people_made() {
+        let lvm = |name: &str, inner: &str| {
+            format!(
+                r#"{{"name":"x","path":"/dev/mapper/{name}","type":"lvm","size":99,"children":[{inner}]}}"#
+            )
+        };
+        let (root, own, other) = (
+            lvm("vg-root", ""),
+            lvm("vg-windlass--clone--k--0", ""),
+            lvm("vg-before", ""),
+        );
+        let real = lvm("vg-root-real", &format!("{root},{own},{other}"));
+        let lsblk = format!(
+            r#"{{"blockdevices":[{{"name":"sda","path":"/dev/sda","type":"disk","size":999,"children":[{real},{}]}}]}}"#,
+            lvm("vg-cow", &own)
+        );
+        let names = [
+            "vg-root",
+            "vg-root-real",
+            "vg-windlass--clone--k--0",
+            "vg-before",
+        ];
+        let blkid: String = names
+            .iter()
+            .map(|name| format!("DEVNAME=/dev/mapper/{name}\nUUID=a\nTYPE=ext4\n\n"))
+            .collect();
+        let blocks = parse(&lsblk, &blkid).unwrap();
+        let lvs = "/dev/mapper/vg-root|vg|root|99|0||||a|b\n\
+                   /dev/mapper/vg-windlass--clone--k--0|vg|windlass-clone-k-0|99|0||root||a|c\n\
+                   /dev/mapper/vg-before|vg|before|99|0||root||a|d\n";
+        let logical = super::super::logical::parse(lvs);
+        let found = find(&blocks, &[], &logical, Some("/dev/sda")).unwrap();
+        let paths: Vec<_> = found.volumes.iter().map(|one| one.path.as_str()).collect();
+        assert_eq!(paths, ["/dev/mapper/vg-root"]);
+        assert_eq!(
+            found.left,
+            ["/dev/mapper/vg-before is a snapshot and not copied"]
+        );
     }
 
     #[test]
@@ -274,25 +352,25 @@ mod tests {
     fn what_cannot_be_cloned_is_said_with_what_there_is() {
         let blocks = parse(LSBLK, BLKID).unwrap();
         let overlay = "1 0 0:5 / / rw - overlay overlay rw\n";
-        let error = find(&blocks, &mounts(overlay), None).unwrap_err();
+        let error = find(&blocks, &mounts(overlay), &[], None).unwrap_err();
         assert!(
             error.contains("overlay") && error.contains("--source") && error.contains("Fast One")
         );
-        let error = find(&blocks, &[], Some("/dev/sda")).unwrap_err();
+        let error = find(&blocks, &[], &[], Some("/dev/sda")).unwrap_err();
         assert!(error.contains("no disk /dev/sda"), "{error}");
         for (from, to, wanted) in [
             ("TYPE=ext4", "TYPE=crypto_LUKS", "LUKS"),
             ("TYPE=ext4", "TYPE=zfs_member", "zfs"),
         ] {
             let blocks = parse(LSBLK, &BLKID.replace(from, to)).unwrap();
-            let error = find(&blocks, &[], Some("/dev/nvme0n1")).unwrap_err();
+            let error = find(&blocks, &[], &[], Some("/dev/nvme0n1")).unwrap_err();
             assert!(
                 error.contains(wanted) && error.contains("/dev/nvme0n1p2"),
                 "{error}"
             );
         }
         let blocks = parse(LSBLK, &BLKID.replace("TYPE=vfat", "TYPE=ntfs")).unwrap();
-        let found = find(&blocks, &[], Some("/dev/nvme0n1")).unwrap();
+        let found = find(&blocks, &[], &[], Some("/dev/nvme0n1")).unwrap();
         assert_eq!((found.volumes.len(), found.left.len()), (2, 1));
     }
 }

@@ -489,10 +489,12 @@ impl Work<'_> {
     async fn forget(&self, plan: &Plan) -> Result<(), Failure> {
         let volumes = &plan.source.volumes;
         for (at, volume) in volumes.iter().enumerate() {
-            if volume.kind == "btrfs" && !volume.mounted.is_empty() {
-                let forget = script::forget(&script::view(&self.context.run, at));
-                run(self.from.session(), "removing snapshots", &forget, 5).await?;
-            }
+            let forget = match &volume.logical {
+                Some(taking) => script::melt(&self.context.run, at, &taking.group),
+                None if volume.frozen() => script::forget(&script::view(&self.context.run, at)),
+                None => continue,
+            };
+            run(self.from.session(), "removing snapshots", &forget, 5).await?;
         }
         Ok(())
     }
@@ -506,10 +508,17 @@ impl Work<'_> {
                 continue;
             }
             let (view, new) = (script::view(id, at), script::new(id, at));
-            let snapshots = volume.kind == "btrfs" && !volume.mounted.is_empty();
+            let snapshots = volume.kind == "btrfs" && volume.frozen();
+            if let Some(taking) = &volume.logical {
+                let freeze = script::freeze(id, &plan.key, at, taking);
+                run(self.from.session(), "making a snapshot", &freeze, 5).await?;
+            }
             let subvolumes = volume.subvolumes();
             for (number, subvolume) in subvolumes.iter().enumerate() {
-                let mut from = format!("{view}{subvolume}");
+                let mut from = match volume.logical {
+                    Some(_) => script::frozen(id, at),
+                    None => format!("{view}{subvolume}"),
+                };
                 let mut leave = Vec::new();
                 if snapshots {
                     let name = format!("{}{}-{at}-{number}", script::SNAPSHOT, plan.key);
@@ -535,8 +544,8 @@ impl Work<'_> {
                     to: format!("{new}{subvolume}"),
                     leave,
                     plain: volume.kind == "vfat",
-                    live: !snapshots && !volume.mounted.is_empty(),
-                    again: plan.resumed && volume.kind == "btrfs",
+                    live: !volume.frozen() && !volume.mounted.is_empty(),
+                    again: plan.resumed && volume.frozen(),
                     bytes: volume.used,
                     name: match (&volume.place, subvolume.as_str()) {
                         (Some(place), "") => place.clone(),
@@ -580,6 +589,7 @@ impl Work<'_> {
                 self.name,
             ),
             pairs: &fstab::pairs(&renewed),
+            devices: &fstab::devices(&renewed),
             swap_files: &plan.swap_files,
             record: &after::look::record(self.from.name(), self.source_id(), &machine_id),
         };

@@ -38,6 +38,9 @@ fn entry(line: &str) -> Option<Entry> {
 
 /// Whether a line's first field means a volume.
 pub fn is_of(spec: &str, volume: &Volume) -> bool {
+    if volume.names.iter().any(|name| name == spec) {
+        return true;
+    }
     let is = |value: &str, own: &Option<String>| {
         let value = value.trim_matches('"');
         own.as_deref()
@@ -139,6 +142,16 @@ pub fn pairs(renewed: &[Renewed]) -> Vec<(String, String)> {
         }
     }
     all
+}
+
+/// Nodes of logical volumes and what means their copies, as kernels and initramfs take it.
+pub fn devices(renewed: &[Renewed]) -> Vec<(String, String)> {
+    let of = |one: &Renewed| {
+        let new = format!("UUID={}", one.uuid);
+        let names = one.volume.names.clone();
+        names.into_iter().map(move |name| (name, new.clone()))
+    };
+    renewed.iter().flat_map(of).collect()
 }
 
 /// Whether a text is safe in a pattern, and long enough to mean nothing else.
