@@ -104,10 +104,11 @@ impl After<'_> {
             true => self.write_down(&running, report),
             false => Ok(()),
         };
-        if self.reboot.compare {
-            self.compare(session, report).await?;
-        }
-        written
+        let compared = match self.reboot.compare {
+            true => self.compare(session, report).await,
+            false => Ok(()),
+        };
+        written.and(compared)
     }
 
     /// Reboots it and waits; the session to the copy, and what it says of itself.
