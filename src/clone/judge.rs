@@ -93,7 +93,7 @@ impl Machine {
                 })
                 .collect(),
             logical: logical::parse(of("lvs")),
-            loader: loader(of("entries")),
+            loader: loader(of("entries"), of("arch")),
         })
     }
 
@@ -130,14 +130,20 @@ pub fn sections(text: &str) -> BTreeMap<String, String> {
 }
 
 /// The file of the entry that the firmware started, by `efibootmgr -v`.
-fn loader(text: &str) -> Option<String> {
+fn loader(text: &str, arch: &str) -> Option<String> {
     let current = text
         .lines()
         .find_map(|line| line.strip_prefix("BootCurrent:"))?
         .trim();
     let entry = format!("Boot{current}");
     let line = text.lines().find(|line| line.starts_with(&entry))?;
-    let at = line.to_ascii_lowercase().find("\\efi\\")?;
+    // An entry that names no file means the one that all firmware tries (UEFI specification, 3.5.1.1).
+    let Some(at) = line.to_ascii_lowercase().find("\\efi\\") else {
+        return Some(match arch {
+            "aarch64" => "\\EFI\\BOOT\\BOOTAA64.EFI".to_owned(),
+            _ => "\\EFI\\BOOT\\BOOTX64.EFI".to_owned(),
+        });
+    };
     let rest = line.get(at..)?;
     let end = rest.to_ascii_lowercase().find(".efi")? + 4;
     rest.get(..end).map(str::to_owned)
@@ -352,7 +358,15 @@ mod tests {
     #[test]
     fn the_loader_that_was_started_is_found_among_the_entries() {
         let text = "BootCurrent: 0001\nBootOrder: 0001,0000\nBoot0000* Disk\tHD(1,GPT)/File(\\EFI\\BOOT\\BOOTX64.EFI)\nBoot0001* debian\tHD(1,GPT,1)/File(\\EFI\\debian\\shimx64.efi)\n";
-        assert_eq!(loader(text).as_deref(), Some("\\EFI\\debian\\shimx64.efi"));
-        assert_eq!(loader("BootCurrent: 0009\n"), None);
+        assert_eq!(
+            loader(text, "x86_64").as_deref(),
+            Some("\\EFI\\debian\\shimx64.efi")
+        );
+        assert_eq!(loader("BootCurrent: 0009\n", "x86_64"), None);
+        let bare = "BootCurrent: 0001\nBoot0001* UEFI Misc Device PciRoot(0x0)/Pci(0x2,0x0)\n";
+        assert_eq!(
+            loader(bare, "aarch64").as_deref(),
+            Some("\\EFI\\BOOT\\BOOTAA64.EFI")
+        );
     }
 }

@@ -2,11 +2,13 @@
 //! Must not write anything on the target.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
 use super::STEP;
 use super::disks::Block;
+use super::identity;
 use super::judge::{self, Machine, sections};
 use super::layout;
 use super::logical;
@@ -35,6 +37,8 @@ pub(super) struct Plan {
     pub(super) hosts: String,
     pub(super) hostname: String,
     pub(super) swap_files: Vec<(String, u64)>,
+    /// Addresses of the source and what stands for each at the target.
+    pub(super) addresses: Vec<(IpAddr, IpAddr)>,
 }
 
 impl Work<'_> {
@@ -159,6 +163,7 @@ impl Work<'_> {
             hosts: of("hosts"),
             hostname: of("hostname").trim().to_owned(),
             swap_files: swap_files(&from, &found.volumes, at),
+            addresses: addresses(self.from, self.to),
             root: (at, subvolume),
             source: found,
         };
@@ -254,6 +259,11 @@ impl Work<'_> {
                 text.push_str(&format!("{title}\n  {}\n", lines.join("\n  ")));
             }
         }
+        if !of("fixed").is_empty() {
+            for (old, new) in &plan.addresses {
+                text.push_str(&format!("where {old} is set there, {new} is on the copy\n"));
+            }
+        }
         for line in &plan.source.left {
             text.push_str(&format!("{line}\n"));
         }
@@ -279,6 +289,16 @@ impl Work<'_> {
             self.report.fields.insert(name.into(), value);
         }
     }
+}
+
+/// The addresses of the source, and the target's in their place.
+fn addresses(from: &Site, to: &Site) -> Vec<(IpAddr, IpAddr)> {
+    let (a, b) = (&from.host, &to.host);
+    identity::addresses::pairs(
+        &[(&a.address, &b.address), (&a.data, &b.data)],
+        from.facts.interfaces.as_deref().unwrap_or_default(),
+        to.facts.interfaces.as_deref().unwrap_or_default(),
+    )
 }
 
 /// Swap files that lie in the root's volume, by their path in it: they are made anew, not copied.

@@ -38,6 +38,7 @@ if [ "$fresh" = yes ]; then
     dd if=/dev/zero of="$disk" bs=1048576 count=1 conv=notrunc,fsync 2>/dev/null
     printf '%s' "$table" | sfdisk --quiet --wipe always --wipe-partitions always --no-reread --no-tell-kernel "$disk"
     sync
-    partx -a "$disk" >/dev/null 2>&1 || partx -u "$disk"
-    if command -v udevadm >/dev/null 2>&1; then udevadm settle --timeout=10 || true; fi
 fi
+# A kernel need not read tables by itself.
+partx -a "$disk" >/dev/null 2>&1 || partx -u "$disk"
+if command -v udevadm >/dev/null 2>&1; then udevadm settle --timeout=10 || true; fi

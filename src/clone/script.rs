@@ -7,7 +7,7 @@ use super::disks::{COLUMNS, FOLDER};
 use super::identity::{FIXED, REMOVED, SECRETS, fstab};
 use super::judge;
 use super::layout::{LINUX, Part};
-use super::logical::{self, FIELDS, Taking};
+use super::logical::FIELDS;
 use super::source::{BIOS_BOOT, Volume};
 use crate::ssh::quote;
 
@@ -18,7 +18,7 @@ pub const SNAPSHOT: &str = ".windlass-clone-";
 
 const LOOK: &str = include_str!("look.sh");
 const PREPARE: &str = include_str!("prepare.sh");
-const PATH: &str = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\nexport PATH LC_ALL=C\n";
+pub(super) const PATH: &str = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\nexport PATH LC_ALL=C\n";
 
 /// Says what a host is, and what its disk `disk` is.
 pub fn look(disk: Option<&str>) -> String {
@@ -158,79 +158,6 @@ pub fn system(root: &str) -> String {
     }
     out.push_str("exit 0\n");
     out
-}
-
-/// Makes a read-only snapshot unless it is there; older ones of this kind are removed.
-pub fn snapshot(top: &str, subvolume: &str, name: &str, key: &str) -> String {
-    let (from, own) = (
-        quote(&format!("{top}{subvolume}")),
-        format!("{SNAPSHOT}{key}-"),
-    );
-    let top = quote(top);
-    format!(
-        "{PATH}cd {top} || exit 1\n\
-         for one in {SNAPSHOT}*; do case $one in {own}*) ;; *) [ ! -e \"$one\" ] || btrfs subvolume delete \"$one\" >/dev/null ;; esac; done\n\
-         if [ ! -e {name} ]; then sync -f . ; btrfs subvolume snapshot -r {from} {name} >/dev/null; fi\n",
-        name = quote(name)
-    )
-}
-
-/// Where the snapshot of a logical volume is seen.
-pub fn frozen(run: &str, at: usize) -> String {
-    format!("{FOLDER}/{run}/frozen/{at}")
-}
-
-/// Makes a snapshot of a logical volume unless it is there, removes those of other transfers, and shows
-/// it without writing to it.
-pub fn freeze(run: &str, key: &str, at: usize, taking: &Taking) -> String {
-    let begin = format!("{}{key}-", logical::SNAPSHOT);
-    let name = format!("{begin}{at}");
-    let (group, of) = (&taking.group, &taking.name);
-    let how = match taking.bytes {
-        Some(bytes) => format!("--size {bytes}b"),
-        None => "--setactivationskip n".to_owned(),
-    };
-    let (device, here) = (
-        quote(&format!("/dev/{group}/{name}")),
-        quote(&frozen(run, at)),
-    );
-    format!(
-        "set -e\n{PATH}{}         if ! lvs --noheadings {new} >/dev/null 2>&1; then sync; lvcreate --yes --quiet --snapshot {how} --name {} {} </dev/null >/dev/null; fi\n         mkdir -p {here}\n         mount -o ro,noload {device} {here} 2>/dev/null || mount -o ro,nouuid,norecovery {device} {here} 2>/dev/null || mount -o ro {device} {here}\n",
-        thaw(group, Some(&begin)),
-        quote(&name),
-        quote(&format!("{group}/{of}")),
-        new = quote(&format!("{group}/{name}")),
-    )
-}
-
-/// Removes this kind of snapshots of a volume group, but for those whose name begins so.
-pub fn thaw(group: &str, but: Option<&str>) -> String {
-    let keep = match but {
-        Some(begin) => format!("{}* | ", quote(begin)),
-        None => String::new(),
-    };
-    format!(
-        "lvs --noheadings -o lv_name {group} | while read -r one; do case $one in {keep}'') ;;\n         {}*) lvremove --yes --quiet {group}/\"$one\" </dev/null >/dev/null ;; esac; done\n",
-        logical::SNAPSHOT,
-        group = quote(group),
-    )
-}
-
-/// Ends what shows snapshots of logical volumes, and removes those.
-pub fn melt(run: &str, at: usize, group: &str) -> String {
-    format!(
-        "set -e\n{PATH}if mountpoint -q {here}; then umount {here}; fi\n{}",
-        thaw(group, None),
-        here = quote(&frozen(run, at)),
-    )
-}
-
-/// Removes all snapshots of this kind.
-pub fn forget(top: &str) -> String {
-    format!(
-        "{PATH}cd {} || exit 0\nfor one in {SNAPSHOT}*; do [ ! -e \"$one\" ] || btrfs subvolume delete \"$one\" >/dev/null; done\n",
-        quote(top)
-    )
 }
 
 /// A new partition with its identifiers.
@@ -427,6 +354,8 @@ pub struct Identity<'a> {
     pub pairs: &'a [(String, String)],
     /// Nodes of logical volumes, and what means their copy.
     pub devices: &'a [(String, String)],
+    /// Edits of `sed` by which fixed addresses become its own.
+    pub addresses: &'a str,
     /// Swap files, from its root, with their bytes.
     pub swap_files: &'a [(String, u64)],
     /// What it is told of itself as a copy.
@@ -480,6 +409,13 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
             "for one in etc/crypttab etc/default/grub etc/default/grub.d/* etc/kernel/cmdline etc/initramfs-tools/conf.d/* etc/dracut.conf.d/* boot/loader/entries/* boot/grub/*.cfg boot/grub/grubenv boot/grub2/*.cfg boot/grub2/grubenv boot/efi/EFI/*/*.cfg boot/efi/loader/entries/* efi/EFI/*/*.cfg efi/loader/entries/* boot/EFI/*/*.cfg; do\n\
              if [ -f \"$one\" ] && [ ! -L \"$one\" ] && own \"$one\"; then sed -i {} \"$one\"; fi\ndone\n",
             quote(&edits)
+        ));
+    }
+    if let (false, Some((_, files, _))) = (identity.addresses.is_empty(), FIXED.first()) {
+        out.push_str(&format!(
+            "for one in {}; do if [ -f \"$one\" ] && [ ! -L \"$one\" ] && own \"$one\"; then sed -i {} \"$one\"; fi; done\n",
+            files.join(" "),
+            quote(identity.addresses)
         ));
     }
     for (path, bytes) in identity.swap_files {
@@ -591,6 +527,8 @@ pub fn entry(disk: &str, news: &[New], loader: &str, label: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::logical::Taking;
+    use super::super::snapshots::{forget, freeze, melt, snapshot};
     use super::*;
 
     #[test]
@@ -668,6 +606,7 @@ mod tests {
             hosts: "x\n",
             pairs: &[("AB12-CD34".into(), "ABCD-1234".into())],
             devices: &[("/dev/mapper/vg-a.b".into(), "UUID=1".into())],
+            addresses: "s#a#b#\n",
             swap_files: &[],
             record: "",
         };

@@ -11,6 +11,7 @@ use super::identity::{self, fstab};
 use super::judge::sections;
 use super::plan::{Plan, hex};
 use super::script;
+use super::snapshots;
 use super::stream::{self, Copied, Folder, Pair};
 use super::{STEP, Wish};
 use crate::deploy::remote::context::Context;
@@ -490,8 +491,8 @@ impl Work<'_> {
         let volumes = &plan.source.volumes;
         for (at, volume) in volumes.iter().enumerate() {
             let forget = match &volume.logical {
-                Some(taking) => script::melt(&self.context.run, at, &taking.group),
-                None if volume.frozen() => script::forget(&script::view(&self.context.run, at)),
+                Some(taking) => snapshots::melt(&self.context.run, at, &taking.group),
+                None if volume.frozen() => snapshots::forget(&script::view(&self.context.run, at)),
                 None => continue,
             };
             run(self.from.session(), "removing snapshots", &forget, 5).await?;
@@ -510,19 +511,19 @@ impl Work<'_> {
             let (view, new) = (script::view(id, at), script::new(id, at));
             let snapshots = volume.kind == "btrfs" && volume.frozen();
             if let Some(taking) = &volume.logical {
-                let freeze = script::freeze(id, &plan.key, at, taking);
+                let freeze = snapshots::freeze(id, &plan.key, at, taking);
                 run(self.from.session(), "making a snapshot", &freeze, 5).await?;
             }
             let subvolumes = volume.subvolumes();
             for (number, subvolume) in subvolumes.iter().enumerate() {
                 let mut from = match volume.logical {
-                    Some(_) => script::frozen(id, at),
+                    Some(_) => snapshots::frozen(id, at),
                     None => format!("{view}{subvolume}"),
                 };
                 let mut leave = Vec::new();
                 if snapshots {
                     let name = format!("{}{}-{at}-{number}", script::SNAPSHOT, plan.key);
-                    let make = script::snapshot(&view, subvolume, &name, &plan.key);
+                    let make = snapshots::snapshot(&view, subvolume, &name, &plan.key);
                     run(self.from.session(), "making a snapshot", &make, 5).await?;
                     from = format!("{view}/{name}");
                     leave.extend(
@@ -590,6 +591,7 @@ impl Work<'_> {
             ),
             pairs: &fstab::pairs(&renewed),
             devices: &fstab::devices(&renewed),
+            addresses: &identity::addresses::moved(&plan.addresses),
             swap_files: &plan.swap_files,
             record: &after::look::record(self.from.name(), self.source_id(), &machine_id),
         };

@@ -177,7 +177,7 @@ impl After<'_> {
             made.disk, self.to.host.address
         );
         if !made.fixed.is_empty() {
-            console.push_str(&format!("; {}", made.fixed.join(", ")));
+            console.push_str(&format!("; it keeps {}", made.fixed.join(", ")));
         }
         if let Some(key) = &made.key {
             console.push_str(&format!(". Once it is there: {}", line(name, key)));

@@ -1,6 +1,9 @@
 //! What must not be the same on two machines, and the texts that name partitions. Pure.
 
+pub mod addresses;
 pub mod fstab;
+
+use std::net::IpAddr;
 
 /// Files and folders of the copy that are removed: what they are, then patterns of a shell below the new
 /// root. What needs them makes them anew.
@@ -152,7 +155,8 @@ pub const FIXED: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// The text of `/etc/hosts` with one name in place of another.
+/// The text of `/etc/hosts` with one name in place of another where a line is about the machine itself;
+/// what other machines know by that name stays.
 pub fn hosts(text: &str, old: &str, new: &str) -> String {
     if old.is_empty() {
         return text.to_owned();
@@ -160,6 +164,11 @@ pub fn hosts(text: &str, old: &str, new: &str) -> String {
     let mut out = String::new();
     for line in text.split_inclusive('\n') {
         let (body, comment) = line.split_at(line.find('#').unwrap_or(line.len()));
+        let address = body.split_whitespace().next().unwrap_or_default();
+        if !address.parse::<IpAddr>().is_ok_and(|one| one.is_loopback()) {
+            out.push_str(line);
+            continue;
+        }
         let mut word = String::new();
         for c in body.chars() {
             if c.is_whitespace() {
@@ -202,10 +211,11 @@ mod tests {
 
     #[test]
     fn a_name_in_hosts_is_replaced_as_a_word_alone() {
-        let text = "127.0.0.1 localhost\n127.0.1.1\thalo.lan halo halo2 # halo\n::1 xhalo";
+        let text =
+            "127.0.0.1 localhost\n127.0.1.1\thalo.lan halo halo2 # halo\n192.0.2.7 halo\n::1 xhalo";
         assert_eq!(
             hosts(text, "halo", "spark"),
-            "127.0.0.1 localhost\n127.0.1.1\tspark.lan spark halo2 # halo\n::1 xhalo"
+            "127.0.0.1 localhost\n127.0.1.1\tspark.lan spark halo2 # halo\n192.0.2.7 halo\n::1 xhalo"
         );
         assert_eq!(hosts(text, "", "spark"), text);
     }

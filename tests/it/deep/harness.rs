@@ -26,14 +26,20 @@ impl Vms {
 
     /// The same, of some hardware.
     pub fn of(names: &[&str], hardware: Hardware) -> Self {
+        let wanted: Vec<_> = names.iter().map(|name| (*name, hardware)).collect();
+        Self::with(&wanted)
+    }
+
+    /// The same, each of its own hardware.
+    pub fn with(wanted: &[(&str, Hardware)]) -> Self {
         let began = Instant::now();
+        let names: Vec<&str> = wanted.iter().map(|(name, _)| *name).collect();
         say(began, &format!("booting {}", names.join(" and ")));
         let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let image = Image::at(&tmp.with_file_name("vm"));
         let folder = tmp.join("vm").join(test_name());
-        let wanted: Vec<_> = names.iter().map(|name| (*name, hardware)).collect();
         let machines =
-            Machines::up(&folder, &image, &wanted, true).unwrap_or_else(|error| panic!("{error}"));
+            Machines::up(&folder, &image, wanted, true).unwrap_or_else(|error| panic!("{error}"));
         let home = machines.place().folder().join("home");
         std::fs::create_dir_all(&home).unwrap();
         let vms = Self {
@@ -88,6 +94,23 @@ impl Vms {
             String::from_utf8_lossy(&output.stderr)
         );
         stdout
+    }
+
+    /// From now on logins of the tests know a machine by this key, and by no other.
+    pub fn knows(&self, host: &str, key: &str) {
+        let place = self.machines.place();
+        let file = place.known_hosts();
+        let hosts = self.machines.hosts();
+        let one = hosts.iter().find(|one| one.name == host).unwrap();
+        let own = one.addresses();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let others = text.lines().filter(|line| {
+            let address = line.split(' ').next().unwrap_or_default();
+            !own.iter().any(|one| one == address)
+        });
+        let others: String = others.map(|line| format!("{line}\n")).collect();
+        let its: String = own.iter().map(|one| format!("{one} {key}\n")).collect();
+        std::fs::write(&file, others + &its).unwrap();
     }
 
     /// Which boot a machine is in.

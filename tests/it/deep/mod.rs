@@ -3,5 +3,6 @@
 
 mod align;
 mod clock;
+mod clone;
 mod harness;
 mod memory;

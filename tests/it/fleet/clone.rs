@@ -510,7 +510,42 @@ fn a_cut_link_is_survived_and_killed_ends_leave_a_disk_that_is_told_unfinished()
     lab.mend("h1");
     let code = child.wait().unwrap().code();
     assert_eq!(code, Some(0), "{:#}", last(&said));
-    assert!(!to.said().contains("unfinished"));
+    let table = to.said();
+    assert!(!table.contains("unfinished"), "{table}");
+}
+
+#[test]
+fn a_target_that_fills_up_ends_the_clone_in_a_sentence_and_is_told_unfinished() {
+    if lacks(&["sfdisk", "mkfs.ext4", "setfacl", "setcap", "setfattr"]) {
+        return;
+    }
+    let lab = Lab::with(&[("h1", Kind::Root), ("h2", Kind::Root)], |wanted| {
+        wanted.rate = Some("100mbit".to_owned());
+    });
+    let (from, to) = (
+        Disk::new(&lab, "h1", 500 * MIB),
+        Disk::new(&lab, "h2", 220 * MIB),
+    );
+    with_system(&lab, "h1", &from, "ext4");
+    lab.sh(
+        "h1",
+        "head -c 60000000 /dev/urandom >/mnt/sys/home/more; sync",
+    );
+    let (mut child, said) = begun(&lab, &from, &to);
+    // It fitted when it was looked at.
+    lab.sh("h1", "head -c 170000000 /dev/urandom >/mnt/sys/usr/zz");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("h2: ")
+            && message.contains("No space left on device")
+            && message.contains("unfinished")
+            && !message.contains('\n'),
+        "{message}"
+    );
+    to.is_unfinished();
+    lab.sh("h1", "rm /mnt/sys/usr/zz");
+    cloned(&lab, &from, &to).ended(0);
 }
 
 #[test]

@@ -105,6 +105,9 @@ fn what_comes_with_windlass_is_listed_shown_and_valid() {
         let shown = desk.json(&["playbook", "show", name]).ended(0);
         assert_eq!(shown.summary["playbook"]["name"], name);
     }
+    // Which hosts it is about is for its values to say.
+    let ran = desk.json(&["playbook", "run", "clone-os"]).ended(2);
+    assert!(ran.error().contains("--var"), "{}", ran.error());
     let ran = desk.json(&["playbook", "run", "candle-pipelin"]).ended(2);
     assert!(ran.error().contains("candle-pipeline"), "{}", ran.error());
 }

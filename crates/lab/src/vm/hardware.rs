@@ -50,9 +50,21 @@ impl Hardware {
     }
 }
 
-/// QEMU's arguments for the hardware in a machine's folder, in which QEMU is started.
-pub(super) fn arguments(folder: &Path) -> Vec<String> {
+/// QEMU's arguments for the hardware in a machine's folder, in which QEMU is started; `first` is the file
+/// of the disk that it starts from, when it has one still.
+pub(super) fn arguments(folder: &Path, first: &str) -> Vec<String> {
     let mut arguments = Vec::new();
+    if folder.join(first).exists() {
+        arguments.extend(
+            [
+                "-drive",
+                &format!("if=none,id=disk,file={first},format=qcow2,cache=unsafe,discard=unmap"),
+                "-device",
+                "virtio-blk-pci,drive=disk,bootindex=1",
+            ]
+            .map(str::to_owned),
+        );
+    }
     if folder.join(OWN).exists() {
         for (unit, rest) in [format!("readonly=on,file={CODE}"), format!("file={OWN}")]
             .iter()
@@ -68,7 +80,7 @@ pub(super) fn arguments(folder: &Path) -> Vec<String> {
                 "-drive",
                 &format!("if=none,id=second,file={SECOND},format=raw,cache=unsafe,discard=unmap"),
                 "-device",
-                "virtio-blk-pci,drive=second",
+                "virtio-blk-pci,drive=second,bootindex=2",
             ]
             .map(str::to_owned),
         );
@@ -86,7 +98,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("windlass-hardware-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         Hardware::default().write(&folder).unwrap();
-        assert_eq!(arguments(&folder), Vec::<String>::new());
+        assert_eq!(arguments(&folder, "first"), Vec::<String>::new());
         let more = Hardware {
             blank: Some(5 << 30),
             ..Hardware::default()
@@ -94,9 +106,11 @@ mod tests {
         more.write(&folder).unwrap();
         assert_eq!(fs::metadata(folder.join(SECOND)).unwrap().len(), 5 << 30);
         assert_eq!(
-            arguments(&folder).last().unwrap(),
-            "virtio-blk-pci,drive=second"
+            arguments(&folder, "first").last().unwrap(),
+            "virtio-blk-pci,drive=second,bootindex=2"
         );
+        fs::write(folder.join("first"), "").unwrap();
+        assert_eq!(arguments(&folder, "first").len(), 8);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -12,12 +12,14 @@ mount -o noatime "$part" "$root"
 # The kernel of clouds has no ttm. The initramfs holds what the disk needs and no more: it is unpacked
 # by an emulated processor at each boot.
 mmdebstrap --quiet --mode=root --variant=minbase \
-    --include=linux-image-amd64,grub-pc,grub-efi-amd64-bin,initramfs-tools,zstd,kmod,systemd,systemd-sysv,libpam-systemd,dbus,udev,openssh-server,sudo,iproute2,iputils-ping,iperf3,ethtool,procps,netbase,util-linux-extra,fdisk,e2fsprogs,ca-certificates \
+    --include=linux-image-amd64,grub-pc,grub-efi-amd64-bin,initramfs-tools,zstd,kmod,systemd,systemd-sysv,libpam-systemd,dbus,udev,openssh-server,sudo,iproute2,iputils-ping,iperf3,ethtool,procps,netbase,util-linux-extra,fdisk,e2fsprogs,dosfstools,efibootmgr,lvm2,ca-certificates \
     --aptopt='APT::Install-Recommends "false"' \
     --dpkgopt=force-unsafe-io \
     --dpkgopt='path-exclude=/usr/share/doc/*' \
     --dpkgopt='path-exclude=/usr/share/man/*' \
     --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --dpkgopt='path-exclude=/usr/share/initramfs-tools/*/lvm2' \
+    --dpkgopt='path-exclude=/usr/share/initramfs-tools/*/dmsetup' \
     --essential-hook='mkdir -p "$1/etc/initramfs-tools/conf.d"' \
     --essential-hook='printf "MODULES=list\nCOMPRESS=zstd\nCOMPRESSLEVEL=1\n" >"$1/etc/initramfs-tools/conf.d/lab"' \
     --essential-hook='printf "virtio_pci\nvirtio_blk\nvirtio_net\next4\n" >>"$1/etc/initramfs-tools/modules"' \
@@ -63,7 +65,8 @@ U
 chroot "$root" systemctl -q enable lab-clock.service lab-identity.service systemd-networkd.service ssh.service
 # What takes seconds of an emulated processor and is of no use here.
 chroot "$root" systemctl -q mask systemd-networkd-wait-online.service apt-daily.timer \
-    apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service getty@tty1.service
+    apt-daily-upgrade.timer e2scrub_all.timer e2scrub_reap.service getty@tty1.service \
+    lvm2-monitor.service lvm2-lvmpolld.socket dm-event.socket blk-availability.service
 
 mkdir -p "$root/etc/default/grub.d"
 cat >"$root/etc/default/grub.d/10-lab.cfg" <<'G'

@@ -19,6 +19,8 @@ use crate::place::Place;
 /// Memory of a machine, MiB: the least with which something can be given to a GPU. It takes of the real
 /// machine what its system touches, a few hundred.
 const MEMORY: u32 = 3072;
+/// The disk that it starts from, until that is taken out.
+const FIRST: &str = "disk.qcow2";
 /// How long a machine may take to boot: it has an emulated processor, and others use the real one.
 pub const BOOT: Duration = Duration::from_secs(400);
 
@@ -44,7 +46,7 @@ pub fn write(
             "raw",
             "-b",
             &image.disk().to_string_lossy(),
-            &folder.join("disk.qcow2").to_string_lossy(),
+            &folder.join(FIRST).to_string_lossy(),
         ],
     )?;
     identity(place, host, all)
@@ -167,12 +169,7 @@ pub fn on(place: &Place, host: &Host, tied: bool) -> Result<()> {
         .args(["-qmp", &format!("unix:{SOCKET},server=on,wait=off")])
         .args(["-device", "virtio-rng-pci"])
         .args(["-fw_cfg", "name=opt/windlass/identity,file=identity.tar"])
-        .args([
-            "-drive",
-            "if=none,id=disk,file=disk.qcow2,format=qcow2,cache=unsafe,discard=unmap",
-        ])
-        .args(["-device", "virtio-blk-pci,drive=disk,bootindex=1"])
-        .args(hardware::arguments(&folder))
+        .args(hardware::arguments(&folder, FIRST))
         .args([
             "-netdev",
             &format!(
@@ -197,6 +194,30 @@ pub fn on(place: &Place, host: &Host, tied: bool) -> Result<()> {
     // Where this process stays, it may not leave a zombie behind.
     std::thread::spawn(move || child.wait());
     Ok(())
+}
+
+/// Takes the disk out that a machine started from; it has a second one then. It must be off.
+pub fn take_out(place: &Place, host: &Host) -> Result<()> {
+    must_be_off(place, host)?;
+    let folder = place.host(&host.name);
+    let first = folder.join(FIRST);
+    fs::rename(&first, first.with_extension("out")).during(first.display())
+}
+
+/// Waits until a machine goes off by itself.
+pub fn goes_off(place: &Place, host: &Host) -> Result<()> {
+    let gone = until(BOOT, || {
+        std::thread::sleep(Duration::from_millis(200));
+        (!is_on(place, host)).then_some(())
+    });
+    match gone {
+        Some(()) => Ok(()),
+        None => wrong(format!(
+            "{} does not go off in {} s",
+            host.name,
+            BOOT.as_secs()
+        )),
+    }
 }
 
 /// Cuts a machine's power.

@@ -291,6 +291,29 @@ impl Vms {
             .map(drop)
     }
 
+    /// From now on a machine that reboots stands still with its power off, so that something can be done
+    /// to it before it starts again.
+    ///
+    /// # Errors
+    /// When there is no such machine or it is off.
+    pub fn stop_at_reboot(&self, name: &str) -> Result<()> {
+        machine::monitor(&self.place, self.host(name)?)?
+            .ask("{\"execute\": \"set-action\", \"arguments\": {\"reboot\": \"shutdown\", \"shutdown\": \"poweroff\"}}")
+            .map(drop)
+    }
+
+    /// Waits until a machine goes off by itself, takes the disk out that it started from, and gives it its
+    /// power back: it starts from its second disk. Whether it comes up is not waited for.
+    ///
+    /// # Errors
+    /// When there is no such machine or it does not go off.
+    pub fn start_from_second(&self, name: &str) -> Result<()> {
+        let host = self.host(name)?;
+        machine::goes_off(&self.place, host)?;
+        machine::take_out(&self.place, host)?;
+        machine::on(&self.place, host, self.tied)
+    }
+
     /// Takes the machines away with all that was made for them; the image stays.
     ///
     /// # Errors

@@ -1,0 +1,153 @@
+//! A running machine's system on another machine's disk, started from there by its firmware; and a logical
+//! volume that is written to while it is copied.
+
+use std::thread;
+
+use windlass_lab::{Firmware, Hardware};
+
+use super::harness::Vms;
+
+const GIB: u64 = 1 << 30;
+
+/// A small system in a logical volume of h1's second disk, with a writer: the first file and the last one
+/// say the same number, or the last one the number before.
+const LOGICAL: &str = r#"set -e
+printf 'label: gpt\nsize=70MiB, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\nsize=+, type=E6D6D379-F507-44C2-A23C-238F2A3DF928\n' | sfdisk -q /dev/vdb
+udevadm settle
+mkfs.vfat -F 32 -n SMALL /dev/vdb1 >/dev/null
+pvcreate -q /dev/vdb2; vgcreate -q small-group /dev/vdb2; lvcreate -q -y -n root -L 400M small-group
+mkfs.ext4 -q /dev/small-group/root
+mkdir -p /mnt/sys; mount /dev/small-group/root /mnt/sys; cd /mnt/sys
+mkdir -p etc/ssh usr/bin bin home boot/efi proc sys dev run
+printf '/dev/mapper/small--group-root / ext4 defaults 0 1\nLABEL=SMALL /boot/efi vfat noauto 0 0\n' >etc/fstab
+echo small >etc/hostname; echo 0123456789abcdef0123456789abcdef >etc/machine-id
+head -c 30000000 /dev/urandom >home/noise
+mkdir usr/many; i=0; while [ $i -lt 300 ]; do echo $i >usr/many/$i; i=$((i+1)); done
+cat >/run/count <<'E'
+n=0
+while :; do n=$((n+1)); echo $n >bin/aa.new; mv bin/aa.new bin/aa; echo $n >usr/zz.new; mv usr/zz.new usr/zz; sleep 0.01; done
+E
+setsid sh /run/count >/dev/null 2>&1 </dev/null &
+sleep 1
+"#;
+
+/// Every byte, owner, mode, time and link of what no machine has for itself, by other tools than the
+/// product's: digests of programs and libraries, of what is set, of homes.
+const TREE: &str = r#"set -e
+cd /
+tar --sort=name --numeric-owner --xattrs --acls -cf - usr root home opt srv | md5sum
+find etc ! -type d ! -path etc/hostname ! -path etc/machine-id ! -path etc/fstab ! -path etc/hosts \
+    ! -path 'etc/ssh/ssh_host_*' ! -path etc/systemd/network/lab.network ! -path 'etc/windlass*' -print0 |
+    sort -z | tar --null --no-recursion --numeric-owner --xattrs --acls -T - -cf - | md5sum
+"#;
+
+/// What the copy says of itself.
+const ITSELF: &str = "hostname; cat /etc/machine-id; findmnt -no FSTYPE,LABEL /; cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub; ls /var/lib/systemd/random-seed 2>/dev/null || true";
+
+fn clone_of(vms: &Vms, words: &[&str], more: &[&str]) -> serde_json::Value {
+    let all = [&["clone", "h1", "h2", "--disk", "/dev/vdb"], words].concat();
+    let token = {
+        let ran = vms.run(&[&all[..], &["--check"]].concat()).ended(0);
+        ran.summary["confirm"].as_str().unwrap().to_owned()
+    };
+    let ran = vms.run(&[&all[..], &["--confirm", &token], more].concat());
+    ran.ended(0).summary
+}
+
+fn a_logical_volume(vms: &Vms) {
+    vms.sh("h1", LOGICAL);
+    let said = clone_of(vms, &["--source", "/dev/vdb", "--hostname", "small2"], &[]);
+    assert_eq!(said["left"].as_array().unwrap().len(), 0, "{said:#}");
+    assert_eq!(said["changed_meanwhile"].as_array().unwrap().len(), 0);
+    assert_eq!(vms.sh("h1", "lvs --noheadings -o lv_name").trim(), "root");
+    let seen = vms.sh(
+        "h2",
+        "mkdir -p /mnt/new; mount -L SMALL /mnt/new; umount /mnt/new\n\
+         part=$(blkid -t TYPE=ext4 -o device | grep vdb); mount $part /mnt/new; cd /mnt/new\n\
+         cat bin/aa usr/zz; cat etc/hostname; grep -c \"^UUID=$(blkid -s UUID -o value $part) / ext4\" etc/fstab; ls usr/many | wc -l\n\
+         cd /; umount /mnt/new",
+    );
+    let lines: Vec<&str> = seen.lines().collect();
+    let number = |at: usize| lines[at].parse::<u64>().unwrap();
+    assert!(
+        number(0) == number(1) || number(0) == number(1) + 1,
+        "{seen}"
+    );
+    assert!(number(0) > 10, "nothing was written: {seen}");
+    assert_eq!(lines[2..], ["small2", "1", "300"]);
+    vms.sh(
+        "h1",
+        "pkill -f '[/]run/count'; umount /mnt/sys; vgchange -q -an small-group; wipefs -qaf /dev/vdb2 /dev/vdb",
+    );
+}
+
+fn whole(firmware: Firmware, logical: bool) {
+    let disk = |bytes| Hardware {
+        firmware,
+        blank: Some(bytes),
+    };
+    let vms = Vms::with(&[("h1", disk(GIB)), ("h2", disk(4 * GIB))]);
+    if logical {
+        a_logical_volume(&vms);
+    }
+    let own = vms.sh("h1", ITSELF);
+    vms.machines()
+        .stop_at_reboot("h2")
+        .unwrap_or_else(|error| panic!("{error}"));
+    let before = vms.boot("h2");
+    // The medium is taken out while the machine is off; its firmware has only the new disk to start then.
+    let said = thread::scope(|scope| {
+        let person = scope.spawn(|| vms.machines().start_from_second("h2"));
+        let said = clone_of(
+            &vms,
+            &[],
+            &["--reboot", "--reboot-timeout", "400", "--update-inventory"],
+        );
+        person
+            .join()
+            .unwrap()
+            .unwrap_or_else(|error| panic!("{error}"));
+        said
+    });
+    assert_eq!(said["unfinished"], false);
+    // Whoever logs in by other means is told the new key, and no other is taken.
+    let key = said["host_key"].as_str().unwrap();
+    vms.knows("h2", key);
+    assert_ne!(vms.boot("h2"), before);
+    let copy = vms.sh("h2", ITSELF);
+    let (ours, theirs): (Vec<&str>, Vec<&str>) = (own.lines().collect(), copy.lines().collect());
+    assert_eq!((ours[0], theirs[0]), ("h1", "h2"));
+    assert_eq!(theirs[1], said["machine_id"].as_str().unwrap());
+    assert_ne!(ours[1], theirs[1]);
+    assert_eq!(theirs[2], ours[2]);
+    assert_eq!(theirs[3], key);
+    assert_ne!(ours[3], theirs[3]);
+    assert_eq!(
+        vms.sh(
+            "h2",
+            "lsblk -dno NAME -t 2>/dev/null | wc -l; lsblk -dno SIZE -b /dev/vda"
+        )
+        .split_whitespace()
+        .last(),
+        Some("4294967296")
+    );
+    vms.run(&["verify"]).ended(0);
+    assert_eq!(vms.sh("h1", TREE), vms.sh("h2", TREE));
+    // It starts again, without anybody's help.
+    vms.machines()
+        .reboot(&["h2"])
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(vms.sh("h2", "hostname").trim(), "h2");
+}
+
+#[test]
+#[ignore = "boots virtual machines for minutes; cargo xtask deep runs it"]
+fn a_running_machine_is_cloned_onto_another_s_disk_and_the_copy_starts_by_uefi_as_itself() {
+    whole(Firmware::Uefi, true);
+}
+
+#[test]
+#[ignore = "boots virtual machines for minutes; cargo xtask deep runs it"]
+fn a_running_machine_is_cloned_onto_another_s_disk_and_the_copy_starts_by_a_bios_as_itself() {
+    whole(Firmware::Bios, false);
+}
