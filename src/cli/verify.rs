@@ -1,7 +1,7 @@
 //! `windlass verify`: whether the hosts are the same where it matters; the table of what is not, and
 //! the summary. Decides nothing about what matters.
 
-mod text;
+pub(super) mod text;
 
 use super::arguments::{Common, VerifyArguments};
 use super::work::{Outcome, Work, perform};

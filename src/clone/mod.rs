@@ -10,8 +10,10 @@
 //! - [`script`], [`snapshots`]: what hosts are told to do.
 //! - [`stream`]: the copying and the comparing, by the worker's program on both hosts.
 //! - `plan`: what is to be done.
+//! - [`after`]: the target rebooted into its copy, looked at, compared with the source.
 //! - [`work`]: the steps.
 
+pub mod after;
 pub mod disks;
 pub mod identity;
 pub mod judge;
@@ -26,7 +28,8 @@ pub mod work;
 
 use std::path::PathBuf;
 
-pub use work::{Report, clone};
+pub use after::Reboot;
+pub use work::{Report, between, clone, one_host};
 
 /// Name of the step, in failures.
 pub const STEP: &str = "clone";
@@ -46,6 +49,8 @@ pub struct Wish {
     pub confirm: Option<String>,
     /// Name of the new system; the target host's when `None`.
     pub hostname: Option<String>,
+    /// That the target is rebooted into the copy afterwards.
+    pub reboot: Option<Reboot>,
     /// Programs of the worker to choose from, before the one beside this program.
     pub workers: Vec<PathBuf>,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::after;
 use super::disks::{COLUMNS, FOLDER};
 use super::identity::{FIXED, REMOVED, SECRETS, fstab};
 use super::judge;
@@ -357,6 +358,8 @@ pub struct Identity<'a> {
     pub addresses: &'a str,
     /// Swap files, from its root, with their bytes.
     pub swap_files: &'a [(String, u64)],
+    /// What it is told of itself as a copy.
+    pub record: &'a str,
 }
 
 /// Gives the new system below its root an identity of its own; says its SSH host key.
@@ -384,6 +387,7 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
     out.push_str(
         "if [ -e var/lib/dbus/machine-id ] && [ ! -L var/lib/dbus/machine-id ]; then cat etc/machine-id >var/lib/dbus/machine-id; fi\n",
     );
+    out.push_str(&put(after::look::RECORD, identity.record));
     out.push_str(&put("etc/fstab", identity.fstab));
     if !identity.hosts.is_empty() {
         out.push_str(&put("etc/hosts", identity.hosts));
@@ -604,6 +608,7 @@ mod tests {
             devices: &[("/dev/mapper/vg-a.b".into(), "UUID=1".into())],
             addresses: "s#a#b#\n",
             swap_files: &[],
+            record: "",
         };
         for script in [
             begin,

@@ -1,10 +1,12 @@
 //! The steps: look at both hosts, judge, have it confirmed, copy, compare, give the copy its identity,
 //! make it bootable, and only then name the disk a system's. Nothing is written before it is confirmed.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
+use super::after::{self, After, Made};
 use super::identity::{self, fstab};
 use super::judge::sections;
 use super::plan::{Plan, hex};
@@ -19,6 +21,8 @@ use crate::deploy::remote::program::{self, Program};
 use crate::deploy::remote::site::Site;
 use crate::deploy::remote::{hosts, install, locks, order};
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Status};
+use crate::inventory::{Host, Inventory};
+use crate::provision::drift::Judged;
 use crate::ssh::{Caps, Session};
 
 /// What a script may take at most: 8 MiB, 64 KiB of complaints.
@@ -39,6 +43,30 @@ pub struct Report {
     pub text: String,
     /// Why it failed.
     pub failure: Option<Failure>,
+    /// The copy compared with its source.
+    pub judged: Option<Judged>,
+    /// To the copy, where it runs.
+    pub session: Option<Session>,
+    /// Whether the inventory has the copy's host key.
+    pub updated: bool,
+}
+
+/// The host that a name stands for.
+///
+/// # Errors
+/// When it stands for none, or several.
+pub fn one_host(context: &Context, inventory: &Inventory, name: &str) -> Result<Host, Failure> {
+    let found = hosts::select(context, inventory, Some(name))?;
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        _ => Err(Failure::new(
+            FailureKind::Usage,
+            format!(
+                "{name} means {} hosts, and a clone has one source and one target",
+                found.len()
+            ),
+        )),
+    }
 }
 
 /// Clones.
@@ -46,37 +74,12 @@ pub struct Report {
 /// # Errors
 /// When a host is not reached; what fails later stands in the report.
 pub async fn clone(context: &Context, wish: &Wish) -> Result<Report, Failure> {
-    if wish.from == wish.to {
-        return Err(Failure::new(
-            FailureKind::Usage,
-            format!(
-                "{} cannot be cloned onto itself: name another host",
-                wish.from
-            ),
-        ));
-    }
-    let name = wish.hostname.as_deref().unwrap_or(&wish.to);
-    if !identity::is_name(name) {
-        return Err(Failure::new(
-            FailureKind::Usage,
-            format!("{name:?} cannot be a host's name: give one with --hostname"),
-        ));
-    }
+    judged(wish)?;
     let inventory = hosts::inventory(context)?;
-    let one = |name: &str| -> Result<_, Failure> {
-        let found = hosts::select(context, &inventory, Some(name))?;
-        match found.as_slice() {
-            [one] => Ok(one.clone()),
-            _ => Err(Failure::new(
-                FailureKind::Usage,
-                format!(
-                    "{name} means {} hosts, and a clone has one source and one target",
-                    found.len()
-                ),
-            )),
-        }
-    };
-    let both = [one(&wish.from)?, one(&wish.to)?];
+    let both = [
+        one_host(context, &inventory, &wish.from)?,
+        one_host(context, &inventory, &wish.to)?,
+    ];
     let (sites, _) = hosts::sites(context, &inventory, &both, true).await.map_err(|mut failure| {
         if failure.host.as_deref() == Some(wish.to.as_str()) && failure.message.contains("runs Windows") {
             failure.message.push_str(
@@ -88,11 +91,51 @@ pub async fn clone(context: &Context, wish: &Wish) -> Result<Report, Failure> {
     let [from, to] = sites.as_slice() else {
         return Err(Failure::internal("two hosts were wanted"));
     };
+    between(context, &inventory, wish, from, to).await
+}
+
+/// What is wrong with a wish by itself; the name of the new system.
+fn judged(wish: &Wish) -> Result<&str, Failure> {
+    if wish.from == wish.to {
+        return Err(Failure::new(
+            FailureKind::Usage,
+            format!(
+                "{} cannot be cloned onto itself: name another host",
+                wish.from
+            ),
+        ));
+    }
+    let name = wish.hostname.as_deref().unwrap_or(&wish.to);
+    match identity::is_name(name) {
+        true => Ok(name),
+        false => Err(Failure::new(
+            FailureKind::Usage,
+            format!("{name:?} cannot be a host's name: give one with --hostname"),
+        )),
+    }
+}
+
+/// Clones from one host that was reached to another.
+///
+/// # Errors
+/// When nothing was begun; what fails later stands in the report.
+pub async fn between(
+    context: &Context,
+    inventory: &Inventory,
+    wish: &Wish,
+    from: &Site,
+    to: &Site,
+) -> Result<Report, Failure> {
+    let name = judged(wish)?;
     for site in [from, to] {
         if !site.base().root {
             return Err(site.failed(STEP, "to clone, root is needed there, or sudo"));
         }
     }
+    let before = match &wish.reboot {
+        Some(_) => Some(after::may(to).await?),
+        None => None,
+    };
     let mut work = Work {
         context,
         wish,
@@ -100,9 +143,10 @@ pub async fn clone(context: &Context, wish: &Wish) -> Result<Report, Failure> {
         from,
         to,
         ends: None,
-        locks: Vec::new(),
+        locks: Held::default(),
         report: Report::default(),
         unfinished: None,
+        made: None,
     };
     let done = work.all().await;
     // Mounts that this run made; those of a run that was cut off are ended by the next.
@@ -125,7 +169,36 @@ pub async fn clone(context: &Context, wish: &Wish) -> Result<Report, Failure> {
     work.report
         .fields
         .insert("unfinished".into(), json!(unfinished));
-    Ok(work.report)
+    // They would end with the host anyway.
+    drop(work.locks);
+    let (made, mut report) = (work.made, work.report);
+    if let (None, Some(made), Some(reboot), Some(before)) =
+        (&report.failure, &made, wish.reboot, &before)
+    {
+        let after = After {
+            context,
+            inventory,
+            from,
+            to,
+            reboot,
+            before,
+            made,
+        };
+        report.failure = after.see_through(&mut report).await.err();
+    }
+    if let Some(key) = made.as_ref().and_then(|made| made.key.as_ref()) {
+        report
+            .text
+            .push_str(&format!("its SSH host key is {key}\n"));
+        if !report.updated {
+            let line = after::line(to.name(), key);
+            report.text.push_str(&match &report.session {
+                Some(_) => format!("to be let in from now on: {line}\n"),
+                None => format!("once {} runs from {}: {line}\n", to.name(), wish.disk),
+            });
+        }
+    }
+    Ok(report)
 }
 
 fn tell(context: &Context, site: &Site, level: Level, message: &str) {
@@ -156,6 +229,9 @@ pub(super) async fn run(
     }
 }
 
+/// Locks, which are of one thread at a time.
+pub(super) type Held = Mutex<Vec<Lock>>;
+
 pub(super) struct Work<'a> {
     pub(super) context: &'a Context,
     pub(super) wish: &'a Wish,
@@ -163,10 +239,13 @@ pub(super) struct Work<'a> {
     pub(super) from: &'a Site,
     pub(super) to: &'a Site,
     pub(super) ends: Option<(Endpoint, Endpoint)>,
-    pub(super) locks: Vec<Lock>,
+    /// Held until it ends.
+    pub(super) locks: Held,
     pub(super) report: Report,
     /// The disk that is written and not yet whole.
     pub(super) unfinished: Option<String>,
+    /// The copy, once it is whole.
+    pub(super) made: Option<Made>,
 }
 
 impl Work<'_> {
@@ -175,6 +254,14 @@ impl Work<'_> {
             self.ready().await?;
         }
         let plan = self.plan().await?;
+        if let Some(reboot) = &self.wish.reboot {
+            let line = format!(
+                "then {} reboots into it, and is waited for, {} s at most\n",
+                self.to.name(),
+                reboot.patience.as_secs()
+            );
+            self.report.text.push_str(&line);
+        }
         if self.context.check {
             let scope = Scope::host(self.to.name()).in_task(STEP);
             let words = format!(
@@ -245,7 +332,10 @@ impl Work<'_> {
         install::put(site.session(), site.base(), program, &self.context.emitter).await?;
         let holder = locks::holder(&self.context.run);
         let lock = locks::take(site.session(), site.base(), &program.sha256, &holder).await?;
-        self.locks.push(lock);
+        self.locks
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(lock);
         Ok(Endpoint {
             session: site.session().clone(),
             base: site.base().clone(),
@@ -503,6 +593,7 @@ impl Work<'_> {
             devices: &fstab::devices(&renewed),
             addresses: &identity::addresses::moved(&plan.addresses),
             swap_files: &plan.swap_files,
+            record: &after::look::record(self.from.name(), self.source_id(), &machine_id),
         };
         let said = run(
             b,
@@ -523,14 +614,32 @@ impl Work<'_> {
         // A key has two words, and a comment that names the medium.
         let key: Vec<&str> = key.split_whitespace().take(2).collect();
         let key = (key.len() == 2).then(|| key.join(" "));
-        if let Some(key) = &key {
-            self.report.text.push_str(&format!(
-                "its SSH host key is {key}\nonce {to} runs from {}: windlass inventory set {to} ssh.host_key='{key}'\n",
-                plan.disk,
-                to = self.to.name(),
-            ));
-        }
         self.report.fields.insert("host_key".into(), json!(key));
+        self.made = Some(self.made_by(plan));
         Ok(())
+    }
+
+    fn source_id(&self) -> Option<&str> {
+        self.from.facts.machine.machine_id.as_deref()
+    }
+
+    /// What is to be told of the copy to who sees it through its first start.
+    fn made_by(&self, plan: &Plan) -> Made {
+        let of = |name: &str| self.report.fields.get(name);
+        let text = |name: &str| of(name).and_then(Value::as_str).map(str::to_owned);
+        let fixed = of("fixed").and_then(Value::as_array).into_iter().flatten();
+        let root = |new: &&script::New| new.part.volume == Some(plan.root.0);
+        Made {
+            disk: plan.disk.clone(),
+            part: plan
+                .news
+                .iter()
+                .find(root)
+                .map(|new| new.part_uuid.clone())
+                .unwrap_or_default(),
+            machine_id: text("machine_id").unwrap_or_default(),
+            key: text("host_key"),
+            fixed: fixed.filter_map(Value::as_str).map(str::to_owned).collect(),
+        }
     }
 }

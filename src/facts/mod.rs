@@ -81,7 +81,7 @@ pub use engines::EngineBuild;
 pub use firmware::Firmware;
 pub use gpu::Gpu;
 pub use gpu_memory::GpuMemory;
-pub use identity::Identity;
+pub use identity::{HostKey, Identity};
 pub use init::Init;
 pub use kernel::Kernel;
 pub use kernel_log::{Hint, HintKind};

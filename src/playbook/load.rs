@@ -34,7 +34,7 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-const SHIPPED: [Shipped; 6] = [
+const SHIPPED: [Shipped; 7] = [
     Shipped {
         name: "candle-pipeline",
         text: include_str!("../../playbooks/candle-pipeline.toml"),
@@ -54,6 +54,10 @@ const SHIPPED: [Shipped; 6] = [
     Shipped {
         name: "verify",
         text: include_str!("../../playbooks/verify.toml"),
+    },
+    Shipped {
+        name: "clone-os",
+        text: include_str!("../../playbooks/clone-os.toml"),
     },
     Shipped {
         name: "teardown",

@@ -211,7 +211,10 @@ impl Connector {
     }
 
     /// The target's own hop, and the connection to the last jump host before it.
-    async fn way(&self, target: &Target) -> Result<(Hop, Option<Arc<Connection>>), SshError> {
+    pub(super) async fn way(
+        &self,
+        target: &Target,
+    ) -> Result<(Hop, Option<Arc<Connection>>), SshError> {
         let (mut hops, notices) = hop::hops(target, &self.shared.options)?;
         self.tell(&notices);
         let last = hops.pop().ok_or_else(|| SshError::Config {
@@ -300,7 +303,7 @@ impl Connector {
     }
 
     /// Connects as far as the host's key.
-    async fn shake(
+    pub(super) async fn shake(
         &self,
         hop: &Hop,
         via: Option<Arc<Connection>>,
@@ -449,7 +452,7 @@ impl Connector {
 }
 
 /// How far a connection came.
-enum Shaken {
+pub(super) enum Shaken {
     /// The key is taken.
     Taken(Handle<Client>, Arc<Seen>),
     /// A person has to say.

@@ -3,7 +3,7 @@
 //!
 //! - [`target`]: whom to reach and how, resolved from inventory and ssh configuration.
 //! - [`connect`]: from a target to a session; its parts are `hop` (what is decided beforehand),
-//!   `dial` (TCP), `trust` (host keys), `keys` and `login`, `budget` (time).
+//!   `dial` (TCP), `trust` (host keys; `learn`: a host that gets others), `keys` and `login`, `budget` (time).
 //! - [`session`]: a host as reached, and what can be done there; its parts are `connection`, `lines`
 //!   (several of them) and `local` (the two ways), `process` (a started shell), `shell` and [`fence`] (what it is told
 //!   and what it says), `root` (sudo).
@@ -27,6 +27,7 @@ pub mod fence;
 mod hop;
 mod keys;
 pub mod known_hosts;
+mod learn;
 mod lines;
 mod local;
 mod login;

@@ -5,6 +5,7 @@ mod align;
 pub mod argument;
 mod assert;
 mod bench;
+mod clone;
 mod command;
 mod down;
 mod facts;
@@ -74,13 +75,14 @@ pub trait Kind: Sync + std::fmt::Debug {
 }
 
 /// All kinds, in the order in which they are listed.
-pub const ALL: [&dyn Kind; 19] = [
+pub const ALL: [&dyn Kind; 20] = [
     &facts::Facts,
     &verify::Verify,
     &align::Align,
     &gpu_memory::GpuMemory,
     &reboot::Reboot,
     &package::Package,
+    &clone::CloneSystem,
     &net_check::NetCheck,
     &model::Model,
     &serve::PUSH,

@@ -109,7 +109,14 @@ pub fn prepare(
         let selector = selector
             .as_str()
             .map_or_else(|| selector.to_string(), str::to_owned);
-        let mut hosts = selected(&inventory, &selector).map_err(at_task)?;
+        let mut hosts = selected(&inventory, &selector).map_err(|mut failure| {
+            if failure.kind == FailureKind::Usage && task.hosts.literal().is_none() {
+                failure
+                    .message
+                    .push_str("; it is made of values: set them with --var NAME=VALUE");
+            }
+            at_task(failure)
+        })?;
         if let Some(limit) = &limit {
             hosts.retain(|host| limit.contains(host));
         }

@@ -20,6 +20,9 @@ const CAPS: Caps = Caps {
     time: Duration::from_secs(30),
 };
 
+/// Why a host that answers is not there yet.
+pub const STILL: &str = "it is still in the boot from before";
+
 /// Prints the boot's id: another one after each start.
 const ID: &str = "PATH=$PATH:/usr/sbin:/sbin\n\
      cat /proc/sys/kernel/random/boot_id 2>/dev/null || sysctl -n kern.bootsessionuuid\n";
@@ -54,13 +57,26 @@ pub enum NotBack {
         /// How long was waited.
         patience: Duration,
     },
+    /// It is there, and not as it must be: there is nothing to wait for.
+    Other(Failure),
+}
+
+/// What one try to find a host in its new boot came to.
+#[derive(Debug)]
+pub enum Tried<T> {
+    /// It is there.
+    Back(T),
+    /// Not yet, and why.
+    NotYet(String),
+    /// It is there, and not as it must be.
+    Other(Failure),
 }
 
 impl NotBack {
     /// As a failure of a step. `console`: what a person types on the host's console, or looks for there.
     pub fn failure(self, host: &str, step: &str, console: &str) -> Failure {
         match self {
-            Self::NotAsked(failure) => failure,
+            Self::NotAsked(failure) | Self::Other(failure) => failure,
             Self::Away { why, patience } => failed(
                 host,
                 step,
@@ -166,6 +182,40 @@ impl Return {
         Look: Fn(Session) -> Looked,
         Looked: Future<Output = Result<T, SshError>>,
     {
+        let look = &look;
+        let tried = || async move {
+            let tried = async {
+                let session = self.connect().await?;
+                let id = boot_id(&session).await?;
+                if id.is_none_or(|id| id == before) {
+                    return Ok(Tried::NotYet(STILL.to_owned()));
+                }
+                let seen = look(session.clone()).await?;
+                Ok::<_, SshError>(Tried::Back((session, seen)))
+            };
+            let tried = tried.await;
+            tried.unwrap_or_else(|error| Tried::NotYet(error.to_string()))
+        };
+        self.reboot_until(session, before, step, emitter, tried)
+            .await
+    }
+
+    /// Reboots the host and waits until a try finds it, or something else in its place.
+    ///
+    /// # Errors
+    /// When it could not be asked, was not there in time, or is not as it must be.
+    pub async fn reboot_until<T, Try, Trying>(
+        &self,
+        session: &Session,
+        before: &str,
+        step: &str,
+        emitter: &Emitter,
+        tried: Try,
+    ) -> Result<T, NotBack>
+    where
+        Try: Fn() -> Trying,
+        Trying: Future<Output = Tried<T>>,
+    {
         let host = session.host();
         let say = |words: &str| {
             let scope = Scope::host(host).in_task(step);
@@ -173,10 +223,7 @@ impl Return {
         };
         say("it reboots");
         self.ask(session, before, step).await?;
-        let found = self.wait(before, look).await.map_err(|why| NotBack::Away {
-            why,
-            patience: self.patience,
-        })?;
+        let found = self.wait(tried).await?;
         say("it is back, in another boot");
         Ok(found)
     }
@@ -207,33 +254,27 @@ impl Return {
         }
     }
 
-    /// Waits for it; why the last try failed, when none did well in time.
-    async fn wait<T, Look, Looked>(&self, before: &str, look: Look) -> Result<(Session, T), String>
+    /// Waits for it.
+    async fn wait<T, Try, Trying>(&self, tried: Try) -> Result<T, NotBack>
     where
-        Look: Fn(Session) -> Looked,
-        Looked: Future<Output = Result<T, SshError>>,
+        Try: Fn() -> Trying,
+        Trying: Future<Output = Tried<T>>,
     {
         let end = Instant::now() + self.patience;
         let mut why = "it was not tried".to_owned();
         while Instant::now() < end {
             tokio::time::sleep(EVERY).await;
-            let tried = async {
-                let session = self.connector.connect(&self.target).await?;
-                let id = boot_id(&session).await?;
-                if id.is_none_or(|id| id == before) {
-                    return Ok(None);
-                }
-                let seen = look(session.clone()).await?;
-                Ok::<_, SshError>(Some((session, seen)))
-            };
-            match tokio::time::timeout(TRY, tried).await {
-                Ok(Ok(Some(found))) => return Ok(found),
-                Ok(Ok(None)) => why = "it is still in the boot from before".to_owned(),
-                Ok(Err(error)) => why = error.to_string(),
+            match tokio::time::timeout(TRY, tried()).await {
+                Ok(Tried::Back(found)) => return Ok(found),
+                Ok(Tried::NotYet(reason)) => why = reason,
+                Ok(Tried::Other(failure)) => return Err(NotBack::Other(failure)),
                 Err(_) => why = format!("no answer within {} s", TRY.as_secs()),
             }
         }
-        Err(why)
+        Err(NotBack::Away {
+            why,
+            patience: self.patience,
+        })
     }
 }
 

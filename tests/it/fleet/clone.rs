@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::controller::{Ran, run};
 use crate::lab::{Cut, Kind, Lab, absent};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// Whether a program is missing that makes disks; says so.
-fn lacks(programs: &[&str]) -> bool {
+pub(super) fn lacks(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let found = Command::new("sh")
             .args(["-c", &format!("command -v {program}")])
@@ -25,13 +25,13 @@ fn lacks(programs: &[&str]) -> bool {
 }
 
 /// A disk of a host: a loop device of the machine, whose nodes the host is shown as udev would.
-struct Disk {
-    node: String,
+pub(super) struct Disk {
+    pub(super) node: String,
     image: PathBuf,
 }
 
 impl Disk {
-    fn new(lab: &Lab, host: &str, bytes: u64) -> Self {
+    pub(super) fn new(lab: &Lab, host: &str, bytes: u64) -> Self {
         let image = lab.home().join(format!("{host}.img"));
         std::fs::File::create(&image)
             .unwrap()
@@ -49,11 +49,11 @@ impl Disk {
         disk
     }
 
-    fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.node.rsplit('/').next().unwrap()
     }
 
-    fn shown(&self, lab: &Lab, host: &str) {
+    pub(super) fn shown(&self, lab: &Lab, host: &str) {
         let name = self.name();
         let number = name.trim_start_matches("loop");
         lab.sh(
@@ -135,7 +135,7 @@ mkdir home/many && i=0; while [ $i -lt 500 ]; do echo $i >home/many/$i; i=$((i+1
 "#;
 
 /// Makes a disk of a host one that holds a system, mounted at `/mnt/sys` there.
-fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
+pub(super) fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
     let node = &disk.node;
     // What is left is for another file system.
     let size = match kind {
@@ -172,7 +172,7 @@ fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
     );
 }
 
-fn clone(lab: &Lab, from: &Disk, to: &Disk, more: &[&str]) -> Ran {
+pub(super) fn clone(lab: &Lab, from: &Disk, to: &Disk, more: &[&str]) -> Ran {
     let all = [
         "clone", "h1", "h2", "--source", &from.node, "--disk", &to.node,
     ];
@@ -180,7 +180,7 @@ fn clone(lab: &Lab, from: &Disk, to: &Disk, more: &[&str]) -> Ran {
 }
 
 /// What the target is confirmed by.
-fn token(lab: &Lab, from: &Disk, to: &Disk) -> String {
+pub(super) fn token(lab: &Lab, from: &Disk, to: &Disk) -> String {
     let ran = clone(lab, from, to, &["--check"]).ended(0);
     ran.summary["confirm"].as_str().unwrap().to_owned()
 }

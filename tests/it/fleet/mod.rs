@@ -3,6 +3,7 @@
 
 mod align;
 mod clone;
+mod cloned;
 pub mod controller;
 mod ends;
 mod faults;

@@ -51,6 +51,23 @@ fn arguments_of_tasks_that_change_hosts_are_a_closed_list_and_looked_at_before_a
             "gpu_memory = { state = \"reset\", size = \"8GiB\" }",
             "state = \"set\" only",
         ),
+        (
+            "clone = { from = \"a\", to = \"b\", dsk = \"/dev/sdb\" }",
+            "did you mean \"disk\"?",
+        ),
+        ("clone = { from = \"a\", to = \"b\" }", "needs \"disk\""),
+        (
+            "clone = { from = \"a\", to = \"a\", disk = \"/dev/sdb\" }",
+            "onto itself",
+        ),
+        (
+            "clone = { from = \"a\", to = \"b\", disk = \"sdb\", update_inventory = true }",
+            "with reboot only",
+        ),
+        (
+            "clone = { from = \"a\", to = \"b\", disk = \"sdb\", reboot = true, reboot_timeout = \"soon\" }",
+            "a time",
+        ),
         ("align = { agianst = \"a\" }", "did you mean \"against\"?"),
     ];
     let desk = Desk::new("");
@@ -80,6 +97,7 @@ fn what_comes_with_windlass_is_listed_shown_and_valid() {
         "network",
         "benchmark",
         "verify",
+        "clone-os",
         "teardown",
     ] {
         assert!(names.contains(&name), "{names:?}");
@@ -87,6 +105,9 @@ fn what_comes_with_windlass_is_listed_shown_and_valid() {
         let shown = desk.json(&["playbook", "show", name]).ended(0);
         assert_eq!(shown.summary["playbook"]["name"], name);
     }
+    // Which hosts it is about is for its values to say.
+    let ran = desk.json(&["playbook", "run", "clone-os"]).ended(2);
+    assert!(ran.error().contains("--var"), "{}", ran.error());
     let ran = desk.json(&["playbook", "run", "candle-pipelin"]).ended(2);
     assert!(ran.error().contains("candle-pipeline"), "{}", ran.error());
 }
