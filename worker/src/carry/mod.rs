@@ -200,7 +200,8 @@ fn listen(stderr: ChildStderr, said: &Mutex<Said>) {
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
         said.bad |= !of_change(line.trim_end());
         if said.lines.len() >= LINES {
-            said.lines.remove(0);
+            // The first one is kept: it may be why.
+            said.lines.remove(1);
         }
         said.lines.push(text);
     }

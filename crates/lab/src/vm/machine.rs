@@ -24,6 +24,9 @@ const FIRST: &str = "disk.qcow2";
 /// How long a machine may take to boot: it has an emulated processor, and others use the real one.
 pub const BOOT: Duration = Duration::from_secs(400);
 
+/// How long it is waited for that a machine goes off, whatever it does until then.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
 /// Writes what a new machine starts from; its public key is returned as `known_hosts` wants it.
 pub fn write(
     place: &Place,
@@ -206,7 +209,7 @@ pub fn take_out(place: &Place, host: &Host) -> Result<()> {
 
 /// Waits until a machine goes off by itself.
 pub fn goes_off(place: &Place, host: &Host) -> Result<()> {
-    let gone = until(BOOT, || {
+    let gone = until(PATIENCE, || {
         std::thread::sleep(Duration::from_millis(200));
         (!is_on(place, host)).then_some(())
     });
@@ -215,7 +218,7 @@ pub fn goes_off(place: &Place, host: &Host) -> Result<()> {
         None => wrong(format!(
             "{} does not go off in {} s",
             host.name,
-            BOOT.as_secs()
+            PATIENCE.as_secs()
         )),
     }
 }
