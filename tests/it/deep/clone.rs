@@ -6,6 +6,7 @@ use std::thread;
 use windlass_lab::{Firmware, Hardware};
 
 use super::harness::Vms;
+use crate::fleet::controller::Ran;
 
 const GIB: u64 = 1 << 30;
 
@@ -44,19 +45,20 @@ find etc ! -type d ! -path etc/hostname ! -path etc/machine-id ! -path etc/fstab
 /// What the copy says of itself.
 const ITSELF: &str = "hostname; cat /etc/machine-id; findmnt -no FSTYPE,LABEL /; cut -d ' ' -f 1,2 /etc/ssh/ssh_host_ed25519_key.pub; ls /var/lib/systemd/random-seed 2>/dev/null || true";
 
-fn clone_of(vms: &Vms, words: &[&str], more: &[&str]) -> serde_json::Value {
+fn clone_of(vms: &Vms, words: &[&str], more: &[&str]) -> Ran {
     let all = [&["clone", "h1", "h2", "--disk", "/dev/vdb"], words].concat();
     let token = {
         let ran = vms.run(&[&all[..], &["--check"]].concat()).ended(0);
         ran.summary["confirm"].as_str().unwrap().to_owned()
     };
-    let ran = vms.run(&[&all[..], &["--confirm", &token], more].concat());
-    ran.ended(0).summary
+    vms.run(&[&all[..], &["--confirm", &token], more].concat())
 }
 
 fn a_logical_volume(vms: &Vms) {
     vms.sh("h1", LOGICAL);
-    let said = clone_of(vms, &["--source", "/dev/vdb", "--hostname", "small2"], &[]);
+    let said = clone_of(vms, &["--source", "/dev/vdb", "--hostname", "small2"], &[])
+        .ended(0)
+        .summary;
     assert_eq!(said["left"].as_array().unwrap().len(), 0, "{said:#}");
     assert_eq!(said["changed_meanwhile"].as_array().unwrap().len(), 0);
     assert_eq!(vms.sh("h1", "lvs --noheadings -o lv_name").trim(), "root");
@@ -109,6 +111,11 @@ fn whole(firmware: Firmware, logical: bool) {
             .unwrap_or_else(|error| panic!("{error}"));
         said
     });
+    // An emulated processor that is busy for minutes loses time, so clocks may differ, and nothing else.
+    let drift = said.summary["verify"]["drift"].as_array().unwrap();
+    let other = drift.iter().any(|row| row["subject"] != "clock");
+    let said = said.ended(if drift.is_empty() { 0 } else { 5 }).summary;
+    assert!(!other, "{said:#}");
     assert_eq!(said["unfinished"], false);
     // Whoever logs in by other means is told the new key, and no other is taken.
     let key = said["host_key"].as_str().unwrap();
@@ -131,13 +138,12 @@ fn whole(firmware: Firmware, logical: bool) {
         .last(),
         Some("4294967296")
     );
+    for host in ["h1", "h2"] {
+        vms.set_clock(host);
+    }
     vms.run(&["verify"]).ended(0);
+    vms.say("comparing every file");
     assert_eq!(vms.sh("h1", TREE), vms.sh("h2", TREE));
-    // It starts again, without anybody's help.
-    vms.machines()
-        .reboot(&["h2"])
-        .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(vms.sh("h2", "hostname").trim(), "h2");
 }
 
 #[test]
