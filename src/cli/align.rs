@@ -7,6 +7,8 @@
 mod alone;
 mod undo;
 
+use std::ops::Deref;
+
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
 
@@ -36,9 +38,15 @@ pub fn align(common: &Common, arguments: &AlignArguments) -> Exit {
 }
 
 async fn run(work: &Work, against: Option<&str>, reboot: Reboot) -> Result<Outcome, Failure> {
-    let (reference, read, failures) = verify::read_all(work, against).await?;
-    let comparison = compare(&reference, &verify::seen(&read), drift::rules());
-    let (sources, others): (Vec<Read>, Vec<Read>) = read
+    let keep = |session| session;
+    let (reference, read, failures) = verify::read_all(work, against, keep).await?;
+    let read: Vec<Open> = read
+        .into_iter()
+        .map(|(read, session)| Open { read, session })
+        .collect();
+    let seen = verify::seen(read.iter().map(Deref::deref));
+    let comparison = compare(&reference, &seen, drift::rules());
+    let (sources, others): (Vec<Open>, Vec<Open>) = read
         .into_iter()
         .partition(|read| read.host.name == reference);
     let Some(source) = sources.into_iter().next() else {
@@ -47,8 +55,13 @@ async fn run(work: &Work, against: Option<&str>, reboot: Reboot) -> Result<Outco
         )));
     };
     let (told, from) = (&comparison, &source);
+    let there = match reboot.reboot {
+        true => doing::ground(&source.session).await.ok(),
+        false => None,
+    };
+    let ahead = reboot.reboot.then_some(there.as_ref());
     let plans = join_all(others.into_iter().map(|read| async move {
-        let plan = planned(work, told, &read, from).await;
+        let plan = planned(work, told, &read, from, ahead).await;
         (read, plan)
     }))
     .await;
@@ -123,10 +136,32 @@ async fn run(work: &Work, against: Option<&str>, reboot: Reboot) -> Result<Outco
     Ok(outcome)
 }
 
-/// What is to be done on a host by a comparison with the reference.
-async fn planned(work: &Work, comparison: &Comparison, read: &Read, source: &Read) -> Plan {
+/// A host that was read and is still reached.
+struct Open {
+    read: Read,
+    session: Session,
+}
+
+impl Deref for Open {
+    type Target = Read;
+
+    fn deref(&self) -> &Read {
+        &self.read
+    }
+}
+
+/// What is to be done on a host by a comparison with the reference. With `ahead`, what the host's next
+/// boot brings is taken back too where that boot is to be; in it is what the reference's next boot goes
+/// by, where that is known.
+async fn planned(
+    work: &Work,
+    comparison: &Comparison,
+    read: &Open,
+    source: &Read,
+    ahead: Option<Option<&Ground>>,
+) -> Plan {
     let name = &read.host.name;
-    let ground = match align::plan::needs_ground(comparison, name) {
+    let ground = match ahead.is_some() || align::plan::needs_ground(comparison, name) {
         true => doing::ground(&read.session).await,
         false => Ok(Ground::default()),
     };
@@ -138,17 +173,28 @@ async fn planned(work: &Work, comparison: &Comparison, read: &Read, source: &Rea
         host: name,
         settings: &read.settings,
         user: read.facts.login.user.as_deref().unwrap_or("root"),
+        interface: verify::interface(&read.read),
         ground: ground.as_ref().ok(),
     };
     let mut plan = align::plan(comparison, host, &source.settings);
     if plan.reboot.is_none() {
         plan.reboot = doing::pending(&read.session).await;
     }
+    if let (Some(reference), Some(ground), Some(why)) = (ahead, host.ground, &plan.reboot) {
+        let rows = align::plan::next_boot(comparison, name, ground, reference);
+        if !rows.is_empty() {
+            let why = why.clone();
+            let mut comparison = comparison.clone();
+            comparison.rows.extend(rows);
+            plan = align::plan(&comparison, host, &source.settings);
+            plan.reboot.get_or_insert(why);
+        }
+    }
     plan
 }
 
 /// Makes the changes of all hosts at once; the first that failed.
-async fn make_all(work: &Work, plans: &[(Read, Plan)]) -> Option<Failure> {
+async fn make_all(work: &Work, plans: &[(Open, Plan)]) -> Option<Failure> {
     let open = plans.iter().filter(|(_, plan)| !plan.changes.is_empty());
     let made = join_all(open.map(|(read, plan)| async move {
         let task = task(work, &read.host.name);
@@ -177,7 +223,7 @@ fn task(work: &Work, host: &str) -> Task {
 }
 
 /// What stays different: the run ends with the status for drift. `None` when nothing does.
-fn left(reference: &str, plans: &[(Read, Plan)]) -> Option<Failure> {
+fn left(reference: &str, plans: &[(Open, Plan)]) -> Option<Failure> {
     let by_hand: usize = plans.iter().map(|(_, plan)| plan.by_hand.len()).sum();
     let reboots: Vec<&str> = plans
         .iter()
@@ -229,7 +275,7 @@ fn shown(plan: &Plan) -> Value {
     })
 }
 
-fn text(reference: &str, plans: &[(Read, Plan)]) -> String {
+fn text(reference: &str, plans: &[(Open, Plan)]) -> String {
     let mut out = String::new();
     for (read, plan) in plans {
         out.push_str(&format!("{}\n", read.host.name));

@@ -79,6 +79,7 @@ pub fn bench(common: &Common, verb: &BenchVerb) -> Exit {
                     fields,
                     text: report.text(),
                     failure: None,
+                    ..Outcome::default()
                 }
             }
             Err(failure) => failure.into(),

@@ -81,6 +81,7 @@ pub fn clone(common: &Common, arguments: &CloneArguments) -> Exit {
                     fields: report.fields,
                     text,
                     failure: report.failure,
+                    ..Outcome::default()
                 }
             }
             Err(failure) => failure.into(),

@@ -4,8 +4,6 @@
 mod gpu;
 mod system;
 
-use serde_json::{Map, Value};
-
 use super::arguments::{Common, FactsArguments};
 use super::work::{Outcome, Work, perform_on};
 use crate::deploy::remote::{hosts, read};
@@ -40,7 +38,7 @@ async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
     .await?;
 
     let mut outcome = Outcome::default();
-    let mut by_host = Map::new();
+    outcome.packed.field("facts");
     let mut failures = Vec::new();
     for (host, facts) in found {
         match facts {
@@ -49,9 +47,10 @@ async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
                     outcome.text.push('\n');
                 }
                 outcome.text.push_str(&text(&host.name, &facts));
-                let value = serde_json::to_value(&facts)
+                outcome
+                    .packed
+                    .push(&host.name, &facts)
                     .map_err(|error| Failure::internal(format!("facts as JSON: {error}")))?;
-                by_host.insert(host.name, value);
             }
             Err(failure) => failures.push(failure),
         }
@@ -59,9 +58,6 @@ async fn read(work: &Work, selector: Option<&str>) -> Result<Outcome, Failure> {
     // The gravest counts for the run.
     failures.sort_by_key(|failure| failure.kind.exit());
     outcome.failure = failures.into_iter().next();
-    outcome
-        .fields
-        .insert("facts".into(), Value::Object(by_host));
     Ok(outcome)
 }
 

@@ -166,6 +166,7 @@ fn shown(common: &Common, paths: &Paths, selector: Option<&str>, origins: bool) 
             fields,
             text: parts.join("\n"),
             failure: None,
+            ..Outcome::default()
         },
         talk: warnings(&inventory),
     }
@@ -191,6 +192,7 @@ fn check(common: &Common, paths: &Paths) -> Done {
                             if count == 1 { "" } else { "s" }
                         ),
                     )),
+                    ..Outcome::default()
                 },
                 talk: Vec::new(),
             };
@@ -212,6 +214,7 @@ fn check(common: &Common, paths: &Paths) -> Done {
                 many(inventory.groups.len(), "group")
             ),
             failure: None,
+            ..Outcome::default()
         },
         talk: warnings(&inventory),
     }
@@ -289,6 +292,7 @@ fn taken(common: &Common, path: &Path, old: Option<&str>, new: &str) -> Done {
                 String::new()
             },
             failure: None,
+            ..Outcome::default()
         },
         talk,
     }

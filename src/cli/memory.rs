@@ -175,6 +175,7 @@ fn outcome(by_host: Map<String, Value>, text: String, mut failures: Vec<Failure>
         fields,
         text,
         failure: failures.into_iter().next(),
+        ..Outcome::default()
     }
 }
 

@@ -419,6 +419,7 @@ fn outcome(name: &str, value: Value, text: String) -> Outcome {
         fields,
         text,
         failure: None,
+        ..Outcome::default()
     }
 }
 

@@ -15,7 +15,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::Common;
 use super::prompt::{self, Prompt};
 use crate::event::{
-    Bus, Command, Emitter, Event, Exit, Failure, FailureKind, HostCounters, Scope, Summary, bus,
+    Bus, Command, Emitter, Event, Exit, Failure, FailureKind, HostCounters, Packed, Scope, Summary,
+    bus,
 };
 use crate::paths::Paths;
 use crate::report::{self, Show, journal, plain::Style};
@@ -29,6 +30,7 @@ pub struct Run {
     bus: Bus,
     readers: Vec<JoinHandle<()>>,
     prompt: Option<Prompt>,
+    packed: Packed,
     commands: UnboundedSender<Command>,
     inbox: Option<UnboundedReceiver<Command>>,
 }
@@ -63,6 +65,7 @@ impl Run {
             readers,
             commands,
             prompt: None,
+            packed: Packed::default(),
             inbox: Some(inbox),
         }
     }
@@ -78,6 +81,7 @@ impl Run {
             readers: Vec::new(),
             commands,
             prompt: None,
+            packed: Packed::default(),
             inbox: Some(inbox),
         }
     }
@@ -117,6 +121,11 @@ impl Run {
     /// Commands to the run; `None` when they were taken before.
     pub fn take_inbox(&mut self) -> Option<UnboundedReceiver<Command>> {
         self.inbox.take()
+    }
+
+    /// Wide fields of the summary.
+    pub fn pack(&mut self, packed: Packed) {
+        self.packed = packed;
     }
 
     /// Ends a run whose result is a text: it is data, and the field of this name with `--json`.
@@ -177,6 +186,7 @@ impl Run {
                 hosts: self.bus.hosts(),
                 error: failure,
                 fields,
+                packed: std::mem::take(&mut self.packed),
             })),
         );
         self.bus.close();

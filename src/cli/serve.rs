@@ -151,6 +151,7 @@ pub fn up(common: &Common, arguments: &UpArguments) -> Exit {
             fields,
             text,
             failure,
+            ..Outcome::default()
         }
     })
 }
@@ -201,6 +202,7 @@ pub fn status(common: &Common) -> Exit {
             fields,
             text,
             failure,
+            ..Outcome::default()
         }
     })
 }
@@ -227,6 +229,7 @@ pub fn logs(common: &Common, arguments: &LogsArguments) -> Exit {
             fields,
             text,
             failure: failure.or_else(|| unreached.into_iter().next()),
+            ..Outcome::default()
         }
     })
 }
@@ -431,6 +434,7 @@ pub fn exec(common: &Common, arguments: &ExecArguments) -> Exit {
             fields,
             text,
             failure: failure.or(unreached),
+            ..Outcome::default()
         }
     })
 }

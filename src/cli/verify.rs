@@ -22,15 +22,23 @@ pub fn verify(common: &Common, arguments: &VerifyArguments) -> Exit {
 }
 
 async fn run(work: &Work, against: Option<&str>) -> Result<Outcome, Failure> {
-    let (reference, read, failures) = read_all(work, against).await?;
-    let seen = seen(&read);
+    let (reference, read, failures) = read_all(work, against, drop).await?;
+    let seen = seen(read.iter().map(|(read, ())| read));
     let judged = judge(&reference, &seen);
     judged.tell(&seen, &work.emitter);
     Ok(Outcome {
         fields: judged.fields(),
         text: text::text(&judged.comparison, &judged.bad),
         failure: failures.into_iter().next().or_else(|| judged.failure()),
+        ..Outcome::default()
     })
+}
+
+/// The interface that carries a host's data path, where that is known.
+pub(super) fn interface(read: &Read) -> Option<&str> {
+    let seen = Seen::of(&read.host, &read.facts, &read.settings);
+    seen.data_interface()
+        .map(|interface| interface.name.as_str())
 }
 
 /// What was read, to be compared.

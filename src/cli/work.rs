@@ -13,7 +13,7 @@ use super::run::{Run, guarded, runtime};
 use super::signals;
 use crate::deploy::remote::context::Context;
 use crate::deploy::remote::hosts;
-use crate::event::{Asker, Command, Event, Exit, Failure, FailureKind, Level, Scope, Stop};
+use crate::event::{Asker, Command, Event, Exit, Failure, FailureKind, Level, Packed, Scope, Stop};
 use crate::paths::Paths;
 
 /// How long work that cannot be interrupted (a file being read) may go on at the end.
@@ -41,6 +41,8 @@ impl Deref for Work {
 pub struct Outcome {
     /// Fields of the summary.
     pub fields: Map<String, Value>,
+    /// Those of them that are wide.
+    pub packed: Packed,
     /// Text for people.
     pub text: String,
     /// Why it failed.
@@ -233,5 +235,6 @@ where
     });
     runtime.shutdown_timeout(LAST_WORK);
     let outcome = result.unwrap_or_else(Outcome::from);
+    run.pack(outcome.packed);
     run.conclude(outcome.fields, &outcome.text, outcome.failure)
 }

@@ -48,6 +48,16 @@ impl Masks {
         result
     }
 
+    /// Whether a secret may stand in a text of JSON, as JSON writes it; never a false no.
+    pub fn may_be_in(&self, json: &str) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().any(|secret| {
+            let written = serde_json::to_string(secret).unwrap_or_default();
+            let inner = written.strip_prefix('"').and_then(|w| w.strip_suffix('"'));
+            inner.is_none_or(|inner| json.contains(inner))
+        })
+    }
+
     /// Removes secrets from all strings in a value. Keys are ours and stay.
     pub fn value(&self, value: &mut Value) {
         match value {
@@ -82,5 +92,15 @@ mod tests {
         masks.value(&mut value);
         assert_eq!(value, serde_json::json!({"a": [{"b": "x •••• y"}], "n": 1}));
         assert!(!format!("{masks:?}").contains("hf_"));
+    }
+
+    #[test]
+    fn a_secret_is_met_in_json_as_json_writes_it() {
+        let masks = Masks::default();
+        masks.add("a \"quoted\"\tone");
+        let json = serde_json::json!({"said": "it is a \"quoted\"\tone, he said"});
+        assert!(masks.may_be_in(&json.to_string()));
+        assert!(!masks.may_be_in("{\"said\":\"a quoted one\"}"));
+        assert!(!Masks::default().may_be_in("{}"));
     }
 }

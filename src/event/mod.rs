@@ -8,6 +8,7 @@ pub mod ask;
 pub mod bus;
 pub mod exit;
 pub mod mask;
+pub mod packed;
 pub mod stop;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ pub use ask::{Asker, Refusals};
 pub use bus::{Bus, Emitter, Mailbox};
 pub use exit::{Exit, Failure, FailureKind};
 pub use mask::Masks;
+pub use packed::Packed;
 pub use stop::Stop;
 
 /// Version of the event format, `v` in every line.
@@ -507,6 +509,9 @@ pub struct Summary {
     /// The command's own fields.
     #[serde(flatten)]
     pub fields: serde_json::Map<String, serde_json::Value>,
+    /// Those of them that are wide.
+    #[serde(flatten, skip_deserializing)]
+    pub packed: Packed,
 }
 
 /// What a person or a reader asks of a run.
@@ -562,6 +567,7 @@ mod tests {
                         .at("answer"),
                 ),
                 fields,
+                packed: Packed::default(),
             })),
         };
         let value = serde_json::to_value(&envelope).unwrap();

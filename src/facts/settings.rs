@@ -3,9 +3,10 @@
 //! matters of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 
 use super::script::{self, Sections, parts};
 use crate::ssh::{Caps, Session, SshError, quote};
@@ -24,14 +25,14 @@ const CAPS: Caps = Caps {
 };
 
 /// What is installed and set. What the host does not tell is `None`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Settings {
     /// What installs packages: `apt-get`, `dnf`, `zypper`, `pacman`, `rpm-ostree`.
     pub installer: Option<String>,
     /// Installed packages with their versions; the name holds the architecture where a package is
     /// installed for several. Several versions of one package are parted by blanks, lowest text first.
-    pub packages: Option<BTreeMap<String, String>>,
+    #[serde(serialize_with = "plain")]
+    pub packages: Option<Arc<BTreeMap<String, String>>>,
     /// Whether a unit of systemd is `enabled`, `disabled` or `masked`; others are left out.
     pub units: Option<BTreeMap<String, String>>,
     /// What modprobe(8) is told in /etc/modprobe.d: `module parameter` with its value,
@@ -53,7 +54,7 @@ impl Settings {
         }
         Self {
             installer: sections.find("installer").and_then(script::some),
-            packages: sections.find("packages").map(packages),
+            packages: sections.find("packages").map(packages).map(Arc::new),
             units: sections.find("units").map(units),
             modprobe: module_files.as_ref().map(|files| modprobe(texts(files))),
             sysctl: sysctl_files.as_ref().map(|files| sysctl(texts(files))),
@@ -64,6 +65,36 @@ impl Settings {
                 .collect(),
         }
     }
+}
+
+/// The lists of packages of the hosts that were read: the same one is kept once. Of hundreds of hosts
+/// they are the most that is known.
+#[derive(Debug, Default)]
+pub struct Shared(Mutex<Vec<Arc<BTreeMap<String, String>>>>);
+
+impl Shared {
+    /// Most different lists that are looked through.
+    const MOST: usize = 16;
+
+    /// Takes an equal list in place of the host's own.
+    pub fn take(&self, settings: &mut Settings) {
+        let Some(own) = &mut settings.packages else {
+            return;
+        };
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match known.iter().find(|other| *other == own) {
+            Some(same) => *own = Arc::clone(same),
+            None if known.len() < Self::MOST => known.push(Arc::clone(own)),
+            None => {}
+        }
+    }
+}
+
+fn plain<S: Serializer>(
+    list: &Option<Arc<BTreeMap<String, String>>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    list.as_deref().serialize(serializer)
 }
 
 /// Reads a host's settings, in one round trip.
@@ -243,6 +274,7 @@ mod tests {
                 "\n#facts-fixture packages\n{lines}\n#facts-fixture end\n"
             ))
             .packages
+            .map(Arc::unwrap_or_clone)
         };
         let debian = "installed zstd:amd64 1.5.4+dfsg2-5\nconfig-files old:amd64 1\n\
                       installed libc6:amd64 2.36-9\ninstalled libc6:i386 2.36-9\n";
@@ -268,6 +300,22 @@ mod tests {
             map(&[("linux", "6.18.9.arch1-1")])
         );
         assert_eq!(settings("\n#facts-fixture end\n").packages, None);
+    }
+
+    #[test]
+    fn equal_lists_of_packages_are_kept_once_and_others_stay() {
+        let shared = Shared::default();
+        let of = |version: &str| {
+            let line = format!("installed zstd:amd64 {version}");
+            let mut own = settings(&format!(
+                "\n#facts-fixture packages\n{line}\n#facts-fixture end\n"
+            ));
+            shared.take(&mut own);
+            own.packages.unwrap()
+        };
+        let (first, other, again) = (of("1.5"), of("1.4"), of("1.5"));
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(other["zstd"], "1.4");
     }
 
     #[test]

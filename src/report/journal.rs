@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use serde_json::Value;
 
-use super::{Reader, follow};
+use super::{Reader, follow, json};
 use crate::event::{Bus, Command, Envelope, Event, Level, Masks};
 use crate::paths::private_folder;
 
@@ -78,43 +78,47 @@ pub fn keep(bus: &Bus, folder: &Path, with_text: bool) -> Option<JoinHandle<()>>
 /// Fields of requests and summaries that hold prompt or answer.
 const TEXT_FIELDS: [&str; 2] = ["prompt", "text"];
 
+/// The same of a chat's summary, once for each turn.
+const TURNS: &str = "turns";
+
+/// Whether an event has prompt or answer text.
+fn has_text(event: &Event) -> bool {
+    match event {
+        Event::Tokens { .. } | Event::Request { .. } => true,
+        Event::Summary(summary) => {
+            let mut names = TEXT_FIELDS.iter().chain([&TURNS]);
+            names.any(|name| summary.fields.contains_key(*name))
+        }
+        _ => false,
+    }
+}
+
 /// Replaces prompt and answer text by its length, so that an event keeps its shape.
-fn omit_text(event: &Event, value: &mut Value) {
-    let omit = |field: &mut Value| {
-        if let Value::String(text) = field {
-            *field = format!("({} bytes)", text.len()).into();
+fn omit_text(value: &mut Value) {
+    let omit = |of: &mut Value| {
+        for name in TEXT_FIELDS {
+            if let Some(Value::String(text)) = of.get_mut(name) {
+                *text = format!("({} bytes)", text.len());
+            }
         }
     };
-    match event {
-        Event::Tokens { .. } | Event::Summary(_) | Event::Request { .. } => {
-            for name in TEXT_FIELDS {
-                if let Some(field) = value.get_mut(name) {
-                    omit(field);
-                }
-            }
-            // A chat's summary has a prompt and an answer for each turn.
-            if let Some(Value::Array(turns)) = value.get_mut("turns") {
-                for turn in turns {
-                    for name in TEXT_FIELDS {
-                        if let Some(field) = turn.get_mut(name) {
-                            omit(field);
-                        }
-                    }
-                }
-            }
-        }
-        _ => {}
+    omit(value);
+    if let Some(Value::Array(turns)) = value.get_mut(TURNS) {
+        turns.iter_mut().for_each(omit);
     }
 }
 
 impl Reader for Journal {
     fn take(&mut self, envelope: &Envelope) -> io::Result<()> {
-        let mut value = serde_json::to_value(envelope)?;
-        if !self.with_text {
-            omit_text(&envelope.event, &mut value);
+        if !self.with_text && has_text(&envelope.event) {
+            let mut value = serde_json::to_value(envelope)?;
+            omit_text(&mut value);
+            self.masks.value(&mut value);
+            writeln!(self.out, "{value}")?;
+        } else {
+            let line = json::line(&self.masks, envelope)?;
+            self.out.write_all(line.as_bytes())?;
         }
-        self.masks.value(&mut value);
-        writeln!(self.out, "{value}")?;
         // Text and progress may wait in the buffer; what matters after a crash may not.
         match envelope.event {
             Event::Tokens { .. } | Event::Transfer { .. } | Event::Telemetry(_) => Ok(()),
@@ -126,7 +130,7 @@ impl Reader for Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Bus, Level, Scope, Summary};
+    use crate::event::{Bus, Level, Packed, Scope, Summary};
     use std::os::unix::fs::PermissionsExt;
 
     fn journal(with_text: bool) -> (String, u32) {
@@ -158,6 +162,7 @@ mod tests {
                 seconds: 0.0,
                 hosts: bus.hosts(),
                 error: None,
+                packed: Packed::default(),
                 fields,
             })),
         );

@@ -420,7 +420,7 @@ impl<O: Write + Send, E: Write + Send> Reader for Plain<O, E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Bus, Emitter, Failure, FailureKind, Status, Stream, Summary};
+    use crate::event::{Bus, Emitter, Failure, FailureKind, Packed, Status, Stream, Summary};
 
     #[test]
     fn what_a_host_s_program_writes_is_data_behind_its_name_and_moves_no_cursor() {
@@ -512,6 +512,7 @@ mod tests {
                         .on("local-2")
                         .at("answer"),
                 ),
+                packed: Packed::default(),
                 fields: serde_json::Map::new(),
             })),
         );

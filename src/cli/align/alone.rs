@@ -1,7 +1,7 @@
 //! One host after the other: changed, rebooted where that is needed, and compared again. When one does
 //! not come out as it should, those after it stay as they are.
 
-use super::{Read, changes, make, planned, skipped, task};
+use super::{Open, changes, make, planned, skipped, task};
 use crate::cli::arguments::Reboot;
 use crate::cli::verify;
 use crate::cli::work::Work;
@@ -20,10 +20,10 @@ use crate::report::plain::harmless;
 /// When the inventory cannot be read.
 pub async fn all(
     work: &Work,
-    source: &Read,
-    plans: Vec<(Read, Plan)>,
+    source: &Open,
+    plans: Vec<(Open, Plan)>,
     reboot: Reboot,
-) -> Result<(Option<Failure>, Vec<(Read, Plan)>), Failure> {
+) -> Result<(Option<Failure>, Vec<(Open, Plan)>), Failure> {
     let inventory = hosts::inventory(work)?;
     let (mut first, mut after): (Option<Failure>, _) = (None, Vec::new());
     for (read, plan) in plans {
@@ -61,11 +61,11 @@ pub async fn all(
 async fn one(
     work: &Work,
     inventory: &Inventory,
-    source: &Read,
-    read: &Read,
+    source: &Open,
+    read: &Open,
     plan: &Plan,
     reboot: Reboot,
-) -> Result<(Read, Plan), Failure> {
+) -> Result<(Open, Plan), Failure> {
     let name = &read.host.name;
     let connector = hosts::connector(work);
     let back = Return::new(connector, inventory, &read.host, reboot.patience());
@@ -100,10 +100,13 @@ async fn one(
             session
         }
     };
-    let now = verify::read(work, read.host.clone(), session).await?;
-    let seen = verify::seen([source, &now]);
+    let now = Open {
+        read: verify::read(work, &read.host, &session).await?,
+        session,
+    };
+    let seen = verify::seen([&source.read, &now.read]);
     let comparison = compare(&source.host.name, &seen, drift::rules());
-    let left = planned(work, &comparison, &now, source).await;
+    let left = planned(work, &comparison, &now, source, None).await;
     if left.changes.is_empty() && left.reboot.is_none() {
         return Ok((now, left));
     }

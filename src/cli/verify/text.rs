@@ -160,7 +160,7 @@ mod tests {
             .iter()
             .map(|(a, b)| ((*a).to_owned(), (*b).to_owned()));
         let settings = Settings {
-            packages: Some(packages.collect()),
+            packages: Some(std::sync::Arc::new(packages.collect())),
             ..Settings::default()
         };
         (facts, settings)

@@ -227,12 +227,8 @@ impl After<'_> {
     /// Compares the copy with its source, as `verify` does.
     async fn compare(&self, session: Session, report: &mut Report) -> Result<(), Failure> {
         let (from, to) = tokio::join!(
-            read(
-                self.context,
-                self.from.host.clone(),
-                self.from.session().clone()
-            ),
-            read(self.context, self.to.host.clone(), session)
+            read(self.context, &self.from.host, self.from.session()),
+            read(self.context, &self.to.host, &session)
         );
         let both = [from?, to?];
         let seen: Vec<Seen<'_>> = both

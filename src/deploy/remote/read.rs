@@ -1,8 +1,6 @@
 //! Reading hosts whole: facts, and what is installed and set, all hosts at once. Must not know what
 //! they are read for.
 
-use futures_util::future::join_all;
-
 use super::context::Context;
 use super::hosts;
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Status};
@@ -18,23 +16,27 @@ const SURE_NS: u64 = 50_000_000;
 pub struct Read {
     /// The host.
     pub host: Host,
-    /// Its session.
-    pub session: Session,
     /// Its facts.
     pub facts: Facts,
     /// What is installed and set there.
     pub settings: Settings,
 }
 
-/// Reads all hosts of the run. Returns the reference's name (`against`, else the cluster's head, else the
-/// first that was read), what was read, and why the others were not, the gravest first.
+/// What was read of all hosts: the reference's name (`against`, else the cluster's head, else the first
+/// that was read), each host with what is kept of its session, and why the others were not read, the
+/// gravest first.
+pub type All<T> = (String, Vec<(Read, T)>, Vec<Failure>);
+
+/// Reads all hosts of the run. Each host's session ends when it is read, unless `keep` keeps it: memory
+/// then follows how many are read at a time.
 ///
 /// # Errors
 /// When no host is left, none could be read, or the one that `against` names could not.
-pub async fn read_all(
+pub async fn read_all<T>(
     context: &Context,
     against: Option<&str>,
-) -> Result<(String, Vec<Read>, Vec<Failure>), Failure> {
+    keep: impl Fn(Session) -> T,
+) -> Result<All<T>, Failure> {
     let inventory = hosts::inventory(context)?;
     let selected = hosts::select(context, &inventory, None)?;
     if let Some(against) = against
@@ -50,15 +52,16 @@ pub async fn read_all(
             ),
         ));
     }
-    let sessions = hosts::connect(context, &inventory, &selected).await?;
-    let found = join_all(sessions.into_iter().map(|(host, session)| async {
-        let session = session?;
-        read(context, host, session).await
-    }))
-    .await;
+    let shared = settings::Shared::default();
+    let found = hosts::each(context, &inventory, &selected, async |host, session| {
+        let mut read = read(context, host, &session).await?;
+        shared.take(&mut read.settings);
+        Ok((read, keep(session)))
+    })
+    .await?;
     let mut failures = Vec::new();
     let mut read = Vec::new();
-    for result in found {
+    for (_, result) in found {
         match result {
             Ok(one) => read.push(one),
             Err(failure) => failures.push(failure),
@@ -66,8 +69,8 @@ pub async fn read_all(
     }
     failures.sort_by_key(|failure: &Failure| failure.kind.exit());
     let reference = against.unwrap_or(&inventory.cluster.head);
-    let reference = match read.iter().find(|read| read.host.name == reference) {
-        Some(read) => read.host.name.clone(),
+    let reference = match read.iter().find(|(read, _)| read.host.name == reference) {
+        Some((read, _)) => read.host.name.clone(),
         None if against.is_some() => {
             // Without it there is nothing to compare with; why it is missing was told.
             let failure = failures.into_iter().find(|f| f.host.as_deref() == against);
@@ -76,7 +79,7 @@ pub async fn read_all(
             }));
         }
         None => match read.first() {
-            Some(first) => first.host.name.clone(),
+            Some((first, _)) => first.host.name.clone(),
             None => {
                 let failure = failures.into_iter().next();
                 return Err(failure.unwrap_or_else(|| Failure::internal("no host was read")));
@@ -90,9 +93,8 @@ pub async fn read_all(
 ///
 /// # Errors
 /// When its facts cannot be read.
-pub async fn read(context: &Context, host: Host, session: Session) -> Result<Read, Failure> {
-    let (facts, settings) =
-        tokio::join!(facts(context, &host, &session), settings::gather(&session));
+pub async fn read(context: &Context, host: &Host, session: &Session) -> Result<Read, Failure> {
+    let (facts, settings) = tokio::join!(facts(context, host, session), settings::gather(session));
     let facts = facts?;
     let settings = settings.unwrap_or_else(|error| {
         // What is unknown is shown as such; the facts are compared all the same.
@@ -103,8 +105,7 @@ pub async fn read(context: &Context, host: Host, session: Session) -> Result<Rea
         Settings::default()
     });
     Ok(Read {
-        host,
-        session,
+        host: host.clone(),
         facts,
         settings,
     })

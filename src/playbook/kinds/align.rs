@@ -113,10 +113,14 @@ async fn one(
         ),
         false => None,
     };
+    let data = host.host.data.parse().ok();
     let subject = align::Subject {
         host: name,
         settings,
         user: facts.login.user.as_deref().unwrap_or("root"),
+        interface: data
+            .and_then(|data| facts.interface_of(data))
+            .map(|(interface, _)| interface.name.as_str()),
         ground: ground.as_ref(),
     };
     let mut plan = align::plan(comparison, subject, wanted);

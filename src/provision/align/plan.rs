@@ -7,8 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use crate::facts::{Settings, settings};
-use crate::provision::boot::Ground;
-use crate::provision::drift::{ABSENT, Comparison, Row};
+use crate::provision::boot::{Ground, Mechanism};
+use crate::provision::boot::{cmdline, grub, mechanism};
+use crate::provision::drift::parameters::comparable;
+use crate::provision::drift::subjects::masked;
+use crate::provision::drift::{ABSENT, Comparison, Needs, Row};
 use crate::ssh::quote;
 
 /// A change on a host.
@@ -38,7 +41,7 @@ pub enum Change {
     Unit {
         /// The unit.
         unit: String,
-        /// `enabled`, `disabled` or `masked`.
+        /// `enabled`, `disabled`, `masked`, or [`STATIC`].
         from: String,
         /// The same.
         to: String,
@@ -111,6 +114,9 @@ impl Change {
     }
 }
 
+/// The state of a unit that nothing starts at boot and others may start.
+pub const STATIC: &str = "static";
+
 /// What windlass does not change, and what a person types for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ByHand {
@@ -153,6 +159,8 @@ pub struct Subject<'a> {
     pub settings: &'a Settings,
     /// The user that logs in.
     pub user: &'a str,
+    /// The interface that carries the data path, where that is known.
+    pub interface: Option<&'a str>,
     /// What decides how its kernel parameters are set, where that was looked at; see
     /// [`needs_ground`].
     pub ground: Option<&'a Ground>,
@@ -162,6 +170,59 @@ pub struct Subject<'a> {
 pub fn needs_ground(comparison: &Comparison, host: &str) -> bool {
     let mut rows = comparison.rows.iter();
     rows.any(|row| row.subject == "parameters" && row.differs.contains(host))
+}
+
+/// What a host's next boot brings that the reference does not have, and that is not in force yet: the
+/// files of GRUB were written since it started. As rows like those that a comparison after that boot
+/// would have. What waits on the reference in the same way is left out; of other ways to boot nothing is
+/// known beforehand.
+pub fn next_boot(
+    comparison: &Comparison,
+    host: &str,
+    ground: &Ground,
+    reference: Option<&Ground>,
+) -> Vec<Row> {
+    let written = |ground: &Ground| match mechanism::mechanism(ground) {
+        Ok(Mechanism::Grub { .. }) => {
+            let values = grub::read(&ground.grub).ok()?;
+            Some(comparable(&values.command_line()))
+        }
+        _ => None,
+    };
+    let Some(next) = written(ground) else {
+        return Vec::new();
+    };
+    let there = reference.and_then(written).unwrap_or_default();
+    let now = comparable(&ground.command_line);
+    let known = |name: &str| {
+        let mut rows = comparison.rows.iter();
+        rows.any(|row| {
+            let key = row.key.as_deref().unwrap_or_default();
+            row.subject == "parameters" && cmdline::same_name(key, name)
+        })
+    };
+    next.into_iter()
+        // What only a shell can tell is not known here.
+        .filter(|(name, value)| !format!("{name}{value}").contains(grub::UNKNOWN))
+        .filter(|(name, value)| now.get(name) != Some(value) && there.get(name) != Some(value))
+        .filter(|(name, _)| !known(name))
+        .map(|(name, value)| {
+            let wanted = now.get(&name).cloned().unwrap_or_else(|| ABSENT.to_owned());
+            let values = [(host, value), (comparison.reference.as_str(), wanted)];
+            Row {
+                subject: "parameters".to_owned(),
+                key: Some(name),
+                needs: Needs::Equal,
+                values: values
+                    .map(|(host, value)| (host.to_owned(), Some(value)))
+                    .into(),
+                differs: [host.to_owned()].into(),
+                unknown: BTreeSet::new(),
+                why: String::new(),
+                mend: String::new(),
+            }
+        })
+        .collect()
 }
 
 /// Plans one host's changes by a comparison with a reference whose settings these are.
@@ -201,6 +262,21 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
                 from: own.unwrap_or_default().to_owned(),
                 to: wanted.to_owned(),
             }),
+            ("sleep", _, Some(wanted)) => {
+                let (close, open) = ways(own.unwrap_or_default(), wanted);
+                plan.changes.extend(close.iter().map(|way| Change::Unit {
+                    unit: format!("{way}.target"),
+                    from: STATIC.to_owned(),
+                    to: "masked".to_owned(),
+                }));
+                if close.is_empty() || !open.is_empty() {
+                    let mut one = by_hand(row, host, &comparison.reference);
+                    if !open.is_empty() {
+                        one.line = closed_there(&comparison.reference, &open);
+                    }
+                    plan.by_hand.push(one);
+                }
+            }
             ("groups", Some(group), Some(wanted)) => plan.changes.push(Change::Group {
                 user: host.user.to_owned(),
                 group: group.to_owned(),
@@ -251,6 +327,48 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     plan
 }
 
+/// Ways to sleep that are closed on the reference and open on the host, and the other way round.
+fn ways<'a>(own: &'a str, wanted: &'a str) -> (Vec<&'a str>, Vec<&'a str>) {
+    let (Some(own), Some(wanted)) = (masked(own), masked(wanted)) else {
+        return (Vec::new(), Vec::new());
+    };
+    let less = |a: &BTreeSet<&'a str>, b: &BTreeSet<&'a str>| a.difference(b).copied().collect();
+    (less(&wanted, &own), less(&own, &wanted))
+}
+
+/// What closes on the reference what is closed on a host: to open it there would be no mend.
+fn closed_there(reference: &str, ways: &[&str]) -> String {
+    let units: Vec<String> = ways.iter().map(|way| format!("{way}.target")).collect();
+    format!("on {reference}: sudo systemctl mask {}", units.join(" "))
+}
+
+/// Sets an interface's largest packet, now and by what configures the network at the next start.
+fn set_mtu(host: Subject<'_>, wanted: &str) -> String {
+    let (name, mtu) = (quote(host.interface.unwrap_or("INTERFACE")), quote(wanted));
+    let on = |unit: &str| {
+        let units = host.settings.units.as_ref();
+        units.is_some_and(|units| units.get(unit).is_some_and(|state| state == "enabled"))
+    };
+    let packages = host.settings.packages.as_ref();
+    let netplan = packages.is_some_and(|packages| packages.contains_key("netplan.io"));
+    let stays = if on("NetworkManager.service") {
+        format!(
+            "sudo nmcli connection modify \"$(nmcli -g GENERAL.CONNECTION device show {name})\" 802-3-ethernet.mtu {mtu}"
+        )
+    } else if netplan {
+        format!("sudo netplan set ethernets.{name}.mtu={mtu}")
+    } else if on("systemd-networkd.service") {
+        format!(
+            "MTUBytes={mtu} under [Link] in the .network file that `networkctl status {name}` names"
+        )
+    } else if on("networking.service") {
+        format!("mtu {mtu} under {name} in /etc/network/interfaces")
+    } else {
+        format!("{mtu} for {name} in the network's configuration")
+    };
+    format!("sudo ip link set dev {name} mtu {mtu}; and so that it stays: {stays}")
+}
+
 fn value<'a>(row: &'a Row, host: &str) -> Option<&'a str> {
     row.values.get(host)?.as_deref()
 }
@@ -289,10 +407,7 @@ fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
             "on the copy: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
                 .to_owned()
         }
-        ("data_mtu", _) => format!(
-            "sudo ip link set INTERFACE mtu {} (and in the network's configuration, so that it stays)",
-            quote(wanted)
-        ),
+        ("data_mtu", _) => set_mtu(host, wanted),
         ("packages", Some("pacman")) => format!("sudo pacman -Syu {} on all hosts", quote(key)),
         ("packages", Some("rpm-ostree")) => {
             "sudo rpm-ostree deploy VERSION with the reference's version, then reboot".to_owned()
@@ -354,6 +469,7 @@ mod tests {
             host: "b",
             settings: own,
             user: "ai",
+            interface: Some("enp1s0"),
             ground: None,
         };
         plan(&comparison, host, reference)
@@ -437,10 +553,141 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(
             lines[0].starts_with("sudo pacman")
-                && lines[1].contains("mtu 9000")
+                && lines[1].starts_with("sudo ip link set dev enp1s0 mtu 9000; ")
                 && lines[2] == "do it",
             "{lines:?}"
         );
+    }
+
+    #[test]
+    fn a_larger_packet_is_a_line_for_what_configures_the_network_there() {
+        let line = |units: &[(&str, &str)], packages: &[(&str, &str)]| {
+            let own = Settings {
+                units: Some(map(units)),
+                packages: Some(map(packages).into()),
+                ..Settings::default()
+            };
+            let rows = vec![row("data_mtu", None, "9000", "1500")];
+            planned(rows, &own, &Settings::default()).by_hand[0]
+                .line
+                .clone()
+        };
+        let networkd = ("systemd-networkd.service", "enabled");
+        for (units, packages, wanted) in [
+            (
+                vec![("NetworkManager.service", "enabled"), networkd],
+                vec![("netplan.io", "1")],
+                "nmcli connection modify",
+            ),
+            (
+                vec![networkd],
+                vec![("netplan.io", "1")],
+                "sudo netplan set ethernets.enp1s0.mtu=9000",
+            ),
+            (vec![networkd], vec![], "MTUBytes=9000 under [Link]"),
+            (
+                vec![
+                    ("networking.service", "enabled"),
+                    ("NetworkManager.service", "disabled"),
+                ],
+                vec![],
+                "mtu 9000 under enp1s0 in /etc/network/interfaces",
+            ),
+            (
+                vec![],
+                vec![],
+                "9000 for enp1s0 in the network's configuration",
+            ),
+        ] {
+            let line = line(&units, &packages);
+            assert!(
+                line.starts_with("sudo ip link set dev enp1s0 mtu 9000; ") && line.contains(wanted),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn ways_to_sleep_are_closed_as_on_the_reference_and_never_opened() {
+        let of = |reference: &str, own: &str| {
+            let rows = vec![row("sleep", None, reference, own)];
+            let found = planned(rows, &Settings::default(), &Settings::default());
+            let words: Vec<String> = found.changes.iter().map(Change::words).collect();
+            let lines: Vec<String> = found.by_hand.into_iter().map(|one| one.line).collect();
+            (words.join("; "), lines.join("; "))
+        };
+        let none = "nothing masked";
+        for (reference, own, changes, by_hand) in [
+            (
+                "masked: sleep suspend",
+                none,
+                "sleep.target masked (was static); suspend.target masked (was static)",
+                "",
+            ),
+            (
+                none,
+                "masked: sleep suspend",
+                "",
+                "on a: sudo systemctl mask sleep.target suspend.target",
+            ),
+            (
+                "masked: hibernate sleep",
+                "masked: sleep suspend",
+                "hibernate.target masked (was static)",
+                "on a: sudo systemctl mask suspend.target",
+            ),
+            // What no version of windlass says.
+            ("possible", none, "", "do it"),
+        ] {
+            assert_eq!(
+                of(reference, own),
+                (changes.to_owned(), by_hand.to_owned()),
+                "{reference}, {own}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_next_boot_brings_is_seen_in_the_files_of_grub() {
+        let host = |default: &str, running: &str| Ground {
+            tools: vec!["update-grub".into()],
+            command_line: format!("BOOT_IMAGE=/v root=/dev/sda1 ro {running}"),
+            grub: vec![File::new(
+                "/etc/default/grub",
+                format!("GRUB_CMDLINE_LINUX_DEFAULT=\"{default}\"\n"),
+            )],
+            ..Ground::default()
+        };
+        let rows = |rows: Vec<Row>, own: &Ground, reference: Option<&Ground>| {
+            let comparison = Comparison {
+                reference: "a".into(),
+                rows,
+                ..Comparison::default()
+            };
+            let found = next_boot(&comparison, "b", own, reference).into_iter();
+            let shown = found.map(|row| {
+                let of = |host: &str| value(&row, host).unwrap().to_owned();
+                let key = row.key.clone().unwrap();
+                format!("{key}: {} for {}", of("a"), of("b"))
+            });
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        let own = host("quiet new=1 other=2 gone", "quiet other=1 typed");
+        assert_eq!(
+            rows(vec![], &own, None),
+            "gone: absent for set, new: absent for 1, other: 1 for 2"
+        );
+        // What differs already, and what waits on both.
+        let known = vec![row("parameters", Some("other"), "3", "1")];
+        let reference = host("quiet new=1", "quiet");
+        assert_eq!(rows(known, &own, Some(&reference)), "gone: absent for set");
+        // What a shell would tell, and ways to boot of which nothing is known.
+        let shell = host("quiet a=$(cat /x)", "quiet");
+        assert_eq!(rows(vec![], &shell, None), "");
+        let mut ostree = own.clone();
+        ostree.ostree = true;
+        ostree.tools = vec!["rpm-ostree".into()];
+        assert_eq!(rows(vec![], &ostree, None), "");
     }
 
     #[test]
@@ -474,6 +721,7 @@ mod tests {
                 host: "b",
                 settings: &own,
                 user: "ai",
+                interface: None,
                 ground,
             };
             plan(&comparison, host, &Settings::default())

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::Change;
+use super::plan::{Change, STATIC};
 use crate::ssh::quote;
 
 /// Where runs keep what takes them back.
@@ -526,6 +526,8 @@ fn unit(unit: &str, from: &str, to: &str) -> String {
     let verb = match to {
         "enabled" => "enable",
         "masked" => "mask",
+        // Nothing starts it at boot, so there is nothing to take out.
+        STATIC => return format!("set -e\n{unmask}"),
         _ => "disable",
     };
     format!("set -e\n{unmask}systemctl {verb} {unit}\n")

@@ -19,7 +19,7 @@ pub const LINUX: &str = "GRUB_CMDLINE_LINUX";
 pub const DEFAULT: &str = "GRUB_CMDLINE_LINUX_DEFAULT";
 
 /// Stands for what only a shell can tell.
-const UNKNOWN: char = '\u{fffc}';
+pub const UNKNOWN: char = '\u{fffc}';
 
 /// A file with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]

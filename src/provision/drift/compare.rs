@@ -117,7 +117,7 @@ fn judge(
         // One row says so for all keys.
         let single = !values
             .iter()
-            .any(|(_, value)| matches!(value, Some(Value::Many(_) | Value::Shared(_))));
+            .any(|(_, value)| !matches!(value, Some(Value::One(_)) | None));
         let shown: Vec<(&str, Option<Value>)> = match single {
             true => values.to_vec(),
             false => values
@@ -176,6 +176,7 @@ fn keys(values: &[(&str, Option<Value>)]) -> BTreeSet<Option<String>> {
             Some(Value::Many(map) | Value::Shared(map)) => {
                 keys.extend(map.keys().cloned().map(Some));
             }
+            Some(Value::Held(map)) => keys.extend(map.keys().cloned().map(Some)),
             None => {}
         }
     }
@@ -186,12 +187,15 @@ fn keys(values: &[(&str, Option<Value>)]) -> BTreeSet<Option<String>> {
 fn at(value: &Value, key: Option<&str>) -> Option<String> {
     match (value, key) {
         (Value::One(text), None) => Some(text.clone()),
-        (Value::Many(map), Some(key)) => {
-            Some(map.get(key).map_or_else(|| ABSENT.to_owned(), Clone::clone))
-        }
+        (Value::Many(map), Some(key)) => Some(or_absent(map.get(key))),
+        (Value::Held(map), Some(key)) => Some(or_absent(map.get(key))),
         (Value::Shared(map), Some(key)) => map.get(key).cloned(),
         _ => None,
     }
+}
+
+fn or_absent(value: Option<&String>) -> String {
+    value.map_or_else(|| ABSENT.to_owned(), Clone::clone)
 }
 
 /// Hosts whose value is not as the rule asks.

@@ -1,7 +1,7 @@
 //! Versions and settings that are known to fail on some machines: a list kept as data
 //! (`known_bad.toml`), with where each is told. Must not know how facts are read.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +131,10 @@ pub fn known_bad(seen: &Seen<'_>, entries: &[Entry]) -> Vec<Bad> {
 /// The values of a host that are as asked, with their keys.
 fn values(seen: &Seen<'_>, has: &Has) -> Vec<(Option<String>, String)> {
     let value = subjects::named(&has.subject).and_then(|subject| (subject.read)(seen));
+    let value = value.map(|value| match value {
+        Value::Held(map) => Value::Many(Arc::unwrap_or_clone(map)),
+        other => other,
+    });
     match value {
         Some(Value::One(value)) if has.keys.is_empty() && is_so(&value, has) => {
             vec![(None, value)]

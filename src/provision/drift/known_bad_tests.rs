@@ -38,6 +38,7 @@ impl Host {
 
     fn package(mut self, name: &str, version: &str) -> Self {
         let packages = self.settings.packages.get_or_insert_default();
+        let packages = std::sync::Arc::make_mut(packages);
         packages.insert(name.into(), version.into());
         self
     }

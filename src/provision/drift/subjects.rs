@@ -1,8 +1,9 @@
 //! What of a host is compared: a name for each subject, and how its value is read from facts. Must not
 //! know what is asked of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::computing::COMPUTING;
 use super::parameters;
@@ -34,8 +35,9 @@ impl<'a> Seen<'a> {
             data: host.data.parse().ok(),
         }
     }
+
     /// The interface that carries the data path.
-    pub(super) fn data_interface(&self) -> Option<&Interface> {
+    pub fn data_interface(&self) -> Option<&'a Interface> {
         self.facts.interface_of(self.data?).map(|(found, _)| found)
     }
 }
@@ -47,8 +49,24 @@ pub enum Value {
     One(String),
     /// A text for each key, compared key by key; a key that is not there is a value too.
     Many(BTreeMap<String, String>),
+    /// The same, held by several.
+    Held(Arc<BTreeMap<String, String>>),
     /// The same, but only keys that both hosts have are compared.
     Shared(BTreeMap<String, String>),
+}
+
+/// What the subject `sleep` says where every way to sleep is open.
+const NOTHING_MASKED: &str = "nothing masked";
+/// What stands before the ways that are closed.
+const MASKED: &str = "masked: ";
+
+/// The ways to sleep that a value of the subject `sleep` says are closed; `None` when it is no such
+/// value.
+pub fn masked(value: &str) -> Option<BTreeSet<&str>> {
+    match value {
+        NOTHING_MASKED => Some(BTreeSet::new()),
+        _ => Some(value.strip_prefix(MASKED)?.split(' ').collect()),
+    }
 }
 
 /// Something that is compared.
@@ -252,7 +270,9 @@ const OWN: &[Subject] = &[
         ))
     }),
     subject("login", |h| of(&h.facts.login.user)),
-    subject("packages", |h| many(h.settings?.packages.as_ref())),
+    subject("packages", |h| {
+        h.settings?.packages.clone().map(Value::Held)
+    }),
     subject("services", |h| {
         let units = h.settings?.units.as_ref()?.iter();
         // Units of deployments say where they run, not what the host is.
@@ -282,8 +302,8 @@ const OWN: &[Subject] = &[
         masked.sort_unstable();
         sleep.possible?;
         one(match masked.is_empty() {
-            true => "nothing masked".to_owned(),
-            false => format!("masked: {}", masked.join(" ")),
+            true => NOTHING_MASKED.to_owned(),
+            false => format!("{MASKED}{}", masked.join(" ")),
         })
     }),
     subject("time_sync", |h| one(on(h.facts.sync.synchronised?))),

@@ -16,7 +16,7 @@ use crate::deploy::remote::service;
 use crate::deploy::remote::up::{self, Done};
 use crate::deploy::remote::{hosts, read};
 use crate::event::{
-    Asker, Bus, Command, Event, Exit, Failure, FailureKind, Level, Scope, Summary, bus,
+    Asker, Bus, Command, Event, Exit, Failure, FailureKind, Level, Packed, Scope, Summary, bus,
 };
 use crate::plan::DEFAULT_CONCURRENCY;
 use crate::playbook;
@@ -197,13 +197,13 @@ async fn bring_up(model: String, context: &Context) -> Done {
 
 /// Compares the hosts with the cluster's head.
 async fn verify(context: &Context) -> Done {
-    let (reference, read, failures) = match read::read_all(context, None).await {
+    let (reference, read, failures) = match read::read_all(context, None, drop).await {
         Ok(found) => found,
         Err(failure) => return (Map::new(), Some(failure)),
     };
     let seen: Vec<Seen<'_>> = read
         .iter()
-        .map(|read| Seen::of(&read.host, &read.facts, &read.settings))
+        .map(|(read, ())| Seen::of(&read.host, &read.facts, &read.settings))
         .collect();
     let judged = judge(&reference, &seen);
     judged.tell(&seen, &context.emitter);
@@ -238,6 +238,7 @@ fn end(bus: &Bus, command: &str, (fields, failure): Done) {
             seconds: bus.seconds(),
             hosts: bus.hosts(),
             error: failure,
+            packed: Packed::default(),
             fields,
         })),
     );

@@ -32,8 +32,8 @@ fn a_kernel_parameter_of_the_reference_is_in_the_other_kernel_after_align_with_a
     };
     let line = |host: &str| vms.sh(host, "cat /proc/cmdline");
     let before = files("h2");
-    vms.run(&["verify"]).ended(0);
 
+    // Nothing but the clock differs.
     vms.sh("h2", "date -s '5 minutes' >/dev/null");
     let ran = vms.run(&["verify"]).ended(5);
     assert_eq!(differing(&ran), [("clock", "", &json!(["h2"]))]);
@@ -65,10 +65,6 @@ fn a_kernel_parameter_of_the_reference_is_in_the_other_kernel_after_align_with_a
         "{words}"
     );
     vms.run(&["verify"]).ended(0);
-    // Nothing is left: no reboot for its own sake.
-    let boot = vms.boot("h2");
-    vms.run(&["align", "--reboot", "--yes"]).ended(0);
-    assert_eq!(vms.boot("h2"), boot);
     assert_eq!((vms.boot("h1"), files("h1"), line("h1")), h1);
 
     // What is in force is so until the next start.

@@ -41,10 +41,12 @@ fn what_can_be_mended_is_in_force_after_reboots_and_comes_back_byte_for_byte() {
         lab.sh(host, &format!("{MADE_UP}made_up even 1.0\n"));
     }
     lab.sh("h2", &format!("{AGAIN}made_up even 1.1\n"));
-    // What no package manager and no file mends.
+    // What no package manager and no file mends; and a parameter that its next boot brings and the
+    // reference does not have.
     lab.sh(
         "h3",
-        "rm /etc/os-release; sed 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /usr/lib/os-release >/etc/os-release",
+        "sed -i 's/quiet splash/quiet splash made_up.next=1/' /etc/default/grub; update-grub\n\
+         rm /etc/os-release; sed 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /usr/lib/os-release >/etc/os-release",
     );
     let before = ["h2", "h3"].map(|host| (kept(&lab, host), grub(&lab, host)));
     let first = boots(&lab, &names);
@@ -100,7 +102,11 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
                       mv /etc/default/grub /etc/default/grub.real; ln -s grub.real /etc/default/grub\n";
         lab.sh(host, &format!("{MADE_UP}{script}"));
     }
-    lab.sh("h1", "printf 'options ttm page_pool_size=7\\n' >/etc/modprobe.d/gpu.conf; usermod -aG video root");
+    lab.sh(
+        "h1",
+        "printf 'options ttm page_pool_size=7\\n' >/etc/modprobe.d/gpu.conf; usermod -aG video root\n\
+         systemctl mask -q sleep.target suspend.target",
+    );
     lab.sh(
         "h2",
         &format!(
@@ -109,7 +115,7 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
              chmod 600 /etc/modprobe.d/gpu.conf; chgrp games /etc/modprobe.d/gpu.conf\n\
              printf 'blacklist made_up\\n' >/etc/modprobe.d/old.conf\n\
              printf 'vm.swappiness = 60' >/etc/sysctl.d/80-mine.conf\n\
-             systemctl mask -q made-up.service\n\
+             systemctl mask -q made-up.service suspend.target\n\
              ip link set eth0 mtu 1400\n"
         ),
     );
@@ -117,7 +123,7 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
         "h3",
         "dpkg -r even >/dev/null; systemctl disable -q made-up.service\n\
          groupadd -f kvm; usermod -aG kvm root\n\
-         systemctl mask -q sleep.target suspend.target\n\
+         systemctl mask -q sleep.target suspend.target hibernate.target\n\
          rm /etc/os-release; sed 's/^VERSION_ID=.*/VERSION_ID=\"11\"/' /usr/lib/os-release >/etc/os-release",
     );
     lab.sh(
@@ -164,7 +170,7 @@ fn four_hosts_with_every_kind_of_difference_are_mended_as_far_as_windlass_can_an
             "parameters made_up.old: h4",
             "parameters ttm.pages_limit: h2 h3 h4",
             "services made-up.service: h2 h3",
-            "sleep : h3",
+            "sleep : h2 h3 h4",
             "sysctl vm.swappiness: h2",
         ]
     );

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use windlass::event::{Envelope, Event, Failure, FailureKind, Scope, Summary};
+use windlass::event::{Envelope, Event, Failure, FailureKind, Packed, Scope, Summary};
 use windlass::tui::command::Screen;
 use windlass::tui::model::{Effect, Job, Message, Model, Source};
 
@@ -20,6 +20,7 @@ fn verify_summary(error: Option<Failure>, fields: serde_json::Value) -> Arc<Enve
             seconds: 1.4,
             hosts: BTreeMap::new(),
             error,
+            packed: Packed::default(),
             fields: fields.as_object().unwrap().clone(),
         })),
     )

@@ -8,8 +8,8 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use windlass::deploy::remote::record::{Record, StageRecord};
 use windlass::event::{
-    Envelope, Event, Failure, FailureKind, HostCounters, Level, Quantiles, RequestState, Scope,
-    StageRate, Status, Stream, Summary, Telemetry, WorkerEvent, WorkerState,
+    Envelope, Event, Failure, FailureKind, HostCounters, Level, Packed, Quantiles, RequestState,
+    Scope, StageRate, Status, Stream, Summary, Telemetry, WorkerEvent, WorkerState,
 };
 use windlass::facts::Facts;
 use windlass::tui::draw;
@@ -383,6 +383,7 @@ pub fn run_end() -> Arc<Envelope> {
                 )
                 .on("halo3"),
             ),
+            packed: Packed::default(),
             fields,
         })),
     )
