@@ -6,12 +6,16 @@
 //! - [`script`]: changes as scripts, and what is kept to take them back; pure.
 //! - [`work`]: making them and taking them back over a session.
 
+mod change;
+mod hand;
 mod parameters;
 pub mod plan;
 pub mod script;
 pub mod work;
 
-pub use plan::{ByHand, Change, Plan, Subject, plan};
+pub use change::{Change, STATIC};
+pub use hand::ByHand;
+pub use plan::{Plan, Subject, plan};
 pub use script::Record;
 
 /// Name of the step in failures and events.

@@ -1,7 +1,7 @@
 //! Kernel parameters that are to be as on the reference: a wish, and what the host's own way to them
 //! makes of it. Pure; must not know how a way is gone.
 
-use super::plan::Change;
+use super::change::Change;
 use crate::provision::boot::change::{self, Change as Boot};
 use crate::provision::boot::mechanism::mechanism;
 use crate::provision::boot::{Ground, Mechanism, Parameter, Wish};

@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::change::{Change, STATIC};
+use super::hand::{ByHand, by_hand, closed_there};
 use super::parameters::Parameters;
 use crate::facts::{Settings, settings};
 use crate::provision::boot::{Ground, Mechanism};
@@ -12,121 +14,6 @@ use crate::provision::boot::{cmdline, grub, mechanism};
 use crate::provision::drift::parameters::comparable;
 use crate::provision::drift::subjects::masked;
 use crate::provision::drift::{ABSENT, Comparison, Needs, Row};
-use crate::ssh::quote;
-
-/// A change on a host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "change")]
-pub enum Change {
-    /// Packages to these versions, in one transaction.
-    Packages {
-        /// What installs them.
-        installer: String,
-        /// Name and version.
-        install: BTreeMap<String, String>,
-        /// What the reference does not have.
-        remove: BTreeSet<String>,
-    },
-    /// A file as the reference has it; `None` removes it.
-    File {
-        /// Its path, below /etc.
-        path: String,
-        /// Its text when it was looked at, where it was; it is changed only while that stands there.
-        #[serde(skip)]
-        was: Option<String>,
-        /// Its text.
-        text: Option<String>,
-    },
-    /// A unit's state at boot.
-    Unit {
-        /// The unit.
-        unit: String,
-        /// `enabled`, `disabled`, `masked`, or [`STATIC`].
-        from: String,
-        /// The same.
-        to: String,
-    },
-    /// A line of the host's own tools, run after files are written. When the run is taken back, `undo` is
-    /// run after the files are back.
-    Line {
-        /// To do it.
-        line: String,
-        /// To take it back.
-        undo: String,
-    },
-    /// A file that such a line writes; it is kept before, and given back after the line was taken back.
-    Kept {
-        /// Its path.
-        path: String,
-    },
-    /// The login's membership in a group.
-    Group {
-        /// The user.
-        user: String,
-        /// The group.
-        group: String,
-        /// Whether the user is to be in it.
-        member: bool,
-    },
-}
-
-impl Change {
-    /// The change in a few words.
-    pub fn words(&self) -> String {
-        match self {
-            Self::Packages {
-                install, remove, ..
-            } => {
-                let install = install
-                    .iter()
-                    .map(|(name, version)| format!("{name} {version}"));
-                let remove = remove.iter().map(|name| format!("without {name}"));
-                let all: Vec<String> = install.chain(remove).collect();
-                let shown: Vec<&str> = all.iter().take(6).map(String::as_str).collect();
-                let more = match all.len().saturating_sub(6) {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                format!("packages {}{more}", shown.join(", "))
-            }
-            Self::File {
-                path,
-                text: Some(_),
-                ..
-            } => format!("{path} as on the reference"),
-            Self::File {
-                path, text: None, ..
-            } => format!("{path} removed"),
-            Self::Line { line, .. } => format!("runs {line}"),
-            Self::Kept { path } => format!("{path} by the line after it"),
-            Self::Unit { unit, from, to } => format!("{unit} {to} (was {from})"),
-            Self::Group {
-                user,
-                group,
-                member: true,
-            } => format!("{user} into the group {group}"),
-            Self::Group {
-                user,
-                group,
-                member: false,
-            } => format!("{user} out of the group {group}"),
-        }
-    }
-}
-
-/// The state of a unit that nothing starts at boot and others may start.
-pub const STATIC: &str = "static";
-
-/// What windlass does not change, and what a person types for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ByHand {
-    /// The subject.
-    pub subject: String,
-    /// The key within it.
-    pub key: Option<String>,
-    /// What to type, or to do.
-    pub line: String,
-}
 
 /// What is to be done on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -336,40 +223,8 @@ fn ways<'a>(own: &'a str, wanted: &'a str) -> (Vec<&'a str>, Vec<&'a str>) {
     (less(&wanted, &own), less(&own, &wanted))
 }
 
-/// What closes on the reference what is closed on a host: to open it there would be no mend.
-fn closed_there(reference: &str, ways: &[&str]) -> String {
-    let units: Vec<String> = ways.iter().map(|way| format!("{way}.target")).collect();
-    format!("on {reference}: sudo systemctl mask {}", units.join(" "))
-}
-
-/// Sets an interface's largest packet, now and by what configures the network at the next start.
-fn set_mtu(host: Subject<'_>, wanted: &str) -> String {
-    let (name, mtu) = (quote(host.interface.unwrap_or("INTERFACE")), quote(wanted));
-    let on = |unit: &str| {
-        let units = host.settings.units.as_ref();
-        units.is_some_and(|units| units.get(unit).is_some_and(|state| state == "enabled"))
-    };
-    let packages = host.settings.packages.as_ref();
-    let netplan = packages.is_some_and(|packages| packages.contains_key("netplan.io"));
-    let stays = if on("NetworkManager.service") {
-        format!(
-            "sudo nmcli connection modify \"$(nmcli -g GENERAL.CONNECTION device show {name})\" 802-3-ethernet.mtu {mtu}"
-        )
-    } else if netplan {
-        format!("sudo netplan set ethernets.{name}.mtu={mtu}")
-    } else if on("systemd-networkd.service") {
-        format!(
-            "MTUBytes={mtu} under [Link] in the .network file that `networkctl status {name}` names"
-        )
-    } else if on("networking.service") {
-        format!("mtu {mtu} under {name} in /etc/network/interfaces")
-    } else {
-        format!("{mtu} for {name} in the network's configuration")
-    };
-    format!("sudo ip link set dev {name} mtu {mtu}; and so that it stays: {stays}")
-}
-
-fn value<'a>(row: &'a Row, host: &str) -> Option<&'a str> {
+/// What a row says of a host.
+pub(super) fn value<'a>(row: &'a Row, host: &str) -> Option<&'a str> {
     row.values.get(host)?.as_deref()
 }
 
@@ -396,39 +251,6 @@ fn touched(name: &str, own: &Settings, reference: &Settings) -> BTreeSet<String>
     found.extend(sets(&reference.files));
     found.retain(|path| own.files.get(path) != reference.files.get(path));
     found
-}
-
-fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
-    let wanted = value(row, reference).unwrap_or_default();
-    let key = row.key.as_deref().unwrap_or_default();
-    let line = match (row.subject.as_str(), host.settings.installer.as_deref()) {
-        ("hostname", _) => "sudo hostnamectl set-hostname NAME".to_owned(),
-        ("machine_id", _) => {
-            "on the copy: sudo rm /etc/machine-id && sudo systemd-machine-id-setup, then reboot"
-                .to_owned()
-        }
-        ("data_mtu", _) => set_mtu(host, wanted),
-        ("packages", Some("pacman")) => format!("sudo pacman -Syu {} on all hosts", quote(key)),
-        ("packages", Some("rpm-ostree")) => {
-            "sudo rpm-ostree deploy VERSION with the reference's version, then reboot".to_owned()
-        }
-        ("parameters", _) => match wanted {
-            ABSENT => format!("take {key} out of the kernel's parameters, and reboot"),
-            "set" => format!("add {key} to the kernel's parameters, and reboot"),
-            value => format!("set {key}={value} among the kernel's parameters, and reboot"),
-        },
-        _ => {
-            let mend = row.mend.as_str();
-            mend.strip_prefix("windlass align; or ")
-                .unwrap_or(mend)
-                .to_owned()
-        }
-    };
-    ByHand {
-        subject: row.subject.clone(),
-        key: row.key.clone(),
-        line,
-    }
 }
 
 #[cfg(test)]

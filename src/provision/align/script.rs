@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Change, STATIC};
+use super::change::{Change, STATIC};
 use crate::ssh::quote;
 
 /// Where runs keep what takes them back.

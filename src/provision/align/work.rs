@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::STEP;
-use super::plan::{Change, Plan};
+use super::change::Change;
+use super::plan::Plan;
 use super::script::{self, Record, VERSION};
 use crate::event::{Failure, FailureKind};
 use crate::facts::settings;
