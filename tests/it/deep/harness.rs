@@ -1,7 +1,7 @@
 //! Virtual machines for one test: named after it, taken away when it ends, ended with it when it is killed.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -113,11 +113,23 @@ impl Vms {
         std::fs::write(&file, others + &its).unwrap();
     }
 
-    /// Sets a machine's clock to this one's, to some tenths of a second.
+    /// Sets a machine's clock to this one's, to some tenths of a second: it is told the time once it is
+    /// logged in and waits for it, since an emulated machine takes a second or more for a login.
     pub fn set_clock(&self, host: &str) {
+        let mut login: Command = self.machines.ssh(host).unwrap_or_else(|e| panic!("{e}"));
+        let mut child = login
+            .arg("echo; read now; date -s @$now >/dev/null")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        from.read_exact(&mut [0]).unwrap();
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
-        let now = now.as_secs_f64() + 0.2;
-        self.sh(host, &format!("date -s @{now:.3} >/dev/null"));
+        // Starting `date` takes a moment too.
+        writeln!(to, "{:.3}", now.as_secs_f64() + 0.05).unwrap();
+        drop(to);
+        assert!(child.wait().unwrap().success());
     }
 
     /// Which boot a machine is in.

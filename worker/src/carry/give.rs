@@ -331,6 +331,17 @@ impl<W: Write> Giver<'_, W> {
 
     /// Connects anew and sends again what the other end lacks.
     fn again(&mut self, tls: &StageTls, line: &mut Line, reason: &str) -> Result<(), String> {
+        // A last word may have come before the connection broke.
+        while let Ok(heard) = line.heard.recv_timeout(EVERY) {
+            match heard {
+                Heard::Taken(bytes) => self.took(bytes),
+                Heard::Last(Taking::Failed { reason }) => {
+                    return Err(format!("the other end: {reason}"));
+                }
+                Heard::Gone(_) => break,
+                Heard::Have(_) | Heard::Last(Taking::Done { .. }) => {}
+            }
+        }
         line.writer.close();
         let reason = reason.to_owned();
         tell(

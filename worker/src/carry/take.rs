@@ -23,6 +23,8 @@ use crate::net::secure::{SecureReader, SecureWriter, establish};
 const TELL: u64 = 1 << 20;
 /// How often it is looked whether someone connects.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the other end has to read the last word.
+const PARTING: Duration = Duration::from_secs(5);
 
 /// Takes; `false` when it has said why it could not.
 pub fn run(order: &End, output: &mut impl Write) -> bool {
@@ -110,9 +112,7 @@ fn all(order: &End, listener: &TcpListener) -> Result<Sum, String> {
             },
         };
         if say(&mut writer, &last).is_ok() {
-            // It closes when it has read that.
-            let mut rest = Vec::new();
-            let _ = read_frame(&mut reader, &mut rest);
+            part(&mut reader);
         }
         return ended;
     }
@@ -121,6 +121,16 @@ fn all(order: &End, listener: &TcpListener) -> Result<Sum, String> {
 fn say(writer: &mut SecureWriter, last: &Taking) -> io::Result<()> {
     let text = serde_json::to_vec(last).map_err(io::Error::other)?;
     write_frame(writer, LAST, &[&text])
+}
+
+/// Takes what still comes until the other end, which has read the last word then, closes: closed with
+/// something unread, the connection is reset, and the word is lost on its way.
+fn part(reader: &mut SecureReader) {
+    let end = Instant::now() + PARTING;
+    let mut rest = Vec::new();
+    if reader.wait_at_most(PARTING).is_ok() {
+        while Instant::now() < end && read_frame(reader, &mut rest).is_ok() {}
+    }
 }
 
 fn greet(writer: &mut SecureWriter, have: &[Vec<u8>], bytes: u64) -> io::Result<()> {

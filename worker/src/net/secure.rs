@@ -116,6 +116,11 @@ impl SecureReader {
         set_timeout(&self.socket, None)
     }
 
+    /// From now on waits that long at most for the peer to say something.
+    pub fn wait_at_most(&self, patience: Duration) -> Result<(), NetError> {
+        set_timeout(&self.socket, Some(patience))
+    }
+
     /// The certificate the peer proved to own.
     pub fn peer_certificate(&self) -> Option<rustls::pki_types::CertificateDer<'static>> {
         lock(&self.shared)
