@@ -8,6 +8,17 @@ pub const LINUX: &str = "0fc63daf-8483-4772-8e79-3d69d8477de4";
 /// Type of a partition with swap.
 pub const SWAP: &str = "0657fd6d-a4ab-43c4-84e5-0933c84b4f4f";
 
+/// Types that say what a partition is for, and are looked for: the boot loader's own, root on x86-64 and on
+/// arm64, home, srv, usr (UAPI group, discoverable partitions). One for /var is bound to the machine id.
+const KEPT: [&str; 6] = [
+    "bc13c2ff-59e6-4262-a352-b275fd6f7172",
+    "4f68bce3-e8cd-4db1-96e7-fbcaf984b709",
+    "b921b045-1df0-41c3-af44-4c6f280d3fae",
+    "933ac7e1-2eb4-4f13-b844-0e14e2aef915",
+    "3b8f8425-20e0-4f3b-907f-1a25a76f98e8",
+    "8484680c-9521-48c6-9c11-b0720656f69e",
+];
+
 const MIB: u64 = 1 << 20;
 /// What a table takes at both ends, with room for alignment.
 const EDGES: u64 = 4 * MIB;
@@ -129,11 +140,19 @@ pub fn fit(volumes: &[Volume], disk: u64, uefi: bool) -> Result<Vec<Part>, Strin
             kind: match volume.kind.as_str() {
                 "swap" => SWAP,
                 _ if volume.esp => ESP,
-                _ => LINUX,
+                _ => kept(volume),
             },
         });
     }
     Ok(parts)
+}
+
+/// The partition's type: of those that tell a loader or systemd what is in it, its own.
+fn kept(volume: &Volume) -> &'static str {
+    let own = volume.part_type.as_deref().unwrap_or_default();
+    let mut kept = KEPT.into_iter();
+    kept.find(|kind| kind.eq_ignore_ascii_case(own))
+        .unwrap_or(LINUX)
 }
 
 fn keeps(volume: &Volume) -> u64 {

@@ -7,13 +7,14 @@
 //! - [`layout`]: the partitions of the new disk, fitted to it. Pure.
 //! - [`logical`]: logical volumes of LVM, and what a snapshot of one takes. Pure.
 //! - [`identity`]: what must not be the same on both, and the texts that name partitions. Pure.
-//! - [`script`], [`snapshots`]: what hosts are told to do.
+//! - [`script`], [`snapshots`], `boot`: what hosts are told to do.
 //! - [`stream`]: the copying and the comparing, by the worker's program on both hosts.
 //! - `plan`: what is to be done.
 //! - [`after`]: the target rebooted into its copy, looked at, compared with the source.
 //! - [`work`]: the steps.
 
 pub mod after;
+mod boot;
 pub mod disks;
 pub mod identity;
 pub mod judge;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::STEP;
 use super::disks::Block;
-use super::identity;
+use super::identity::{self, fstab};
 use super::judge::{self, Machine, sections};
 use super::layout;
 use super::logical;
@@ -120,6 +120,29 @@ impl Work<'_> {
         let system = sections(&text);
         let of = |name: &str| system.get(name).cloned().unwrap_or_default();
         source::place(&mut found.volumes, at, &of("fstab"));
+        if let Some((place, number)) = fstab::by_number(&of("fstab"), &found.volumes) {
+            return Err(self.from.failed(
+                STEP,
+                format!(
+                    "/etc/fstab mounts {place} by subvolid={number} alone, and the copy's subvolumes have other numbers: name it with subvol= there"
+                ),
+            ));
+        }
+        if let Some(path) = frozen_swap(&from, &found.volumes) {
+            return Err(self.from.failed(
+                STEP,
+                format!(
+                    "{path} is in use as swap, and a btrfs makes no snapshot of what holds that: sudo swapoff {path} while it is cloned"
+                ),
+            ));
+        }
+        let apart = fstab::apart(&of("fstab"), &found.volumes);
+        found.left.extend(apart.iter().map(|line| {
+            format!(
+                "{} ({}) is not on the disk that is copied: its line in /etc/fstab becomes a comment",
+                line.place, line.spec
+            )
+        }));
         let Some(target) = to.target() else {
             return Err(Failure::internal("the target disk is missing"));
         };
@@ -315,6 +338,24 @@ fn swap_files(from: &Machine, volumes: &[Volume], root: usize) -> Vec<(String, u
             below.starts_with('/').then(|| (below.to_owned(), *bytes))
         })
         .collect()
+}
+
+/// A file in use as swap on a btrfs that snapshots are made of.
+fn frozen_swap<'a>(from: &'a Machine, volumes: &[Volume]) -> Option<&'a str> {
+    let mut files = from.swap_files.iter().map(|(path, _)| path.as_str());
+    files.find(|path| {
+        let mounted = volumes.iter().flat_map(|volume| {
+            let places = volume.mounted.iter();
+            places.map(move |(at, _)| (at.trim_end_matches('/'), volume))
+        });
+        mounted
+            .filter(|(at, _)| {
+                let below = path.strip_prefix(at);
+                below.is_some_and(|rest| rest.starts_with('/'))
+            })
+            .max_by_key(|(at, _)| at.len())
+            .is_some_and(|(_, volume)| volume.kind == "btrfs")
+    })
 }
 
 /// Goes on where an earlier run ended: the disk has the very partitions, and the source the snapshots.

@@ -20,6 +20,10 @@ const LOOK: &str = include_str!("look.sh");
 const PREPARE: &str = include_str!("prepare.sh");
 pub(super) const PATH: &str = "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\nexport PATH LC_ALL=C\n";
 
+/// A shell's function: the path that a field of mountinfo means, where a space is `\\040`.
+const MEANT: &str = r#"meant() { printf '%b' "$(printf %s "$1" | sed 's/\\\([0-7][0-7][0-7]\)/\\0\1/g')"; }
+"#;
+
 /// Says what a host is, and what its disk `disk` is.
 pub fn look(disk: Option<&str>) -> String {
     let tools: Vec<String> = judge::tools().iter().map(|tool| quote(tool)).collect();
@@ -37,7 +41,7 @@ pub fn leave(run: Option<&str>) -> String {
         None => FOLDER.to_owned(),
     };
     format!(
-        "{PATH}cut -d ' ' -f 5 /proc/self/mountinfo | grep -F {}/ | sort -r | while read -r at; do umount \"$at\" || umount -l \"$at\"; done\n\
+        "{PATH}{MEANT}cut -d ' ' -f 5 /proc/self/mountinfo | grep -F {}/ | sort -r | while read -r at; do at=$(meant \"$at\"); umount \"$at\" || umount -l \"$at\"; done\n\
          # Never through a mount that is left.\n\
          grep -qF {}/ /proc/self/mountinfo || rm -rf --one-file-system {}\nexit 0\n",
         quote(&folder),
@@ -53,7 +57,7 @@ pub fn unmount(run: &str) -> String {
     format!(
         "set -e\n{PATH}\
          gone() {{ tries=0; until umount \"$1\"; do tries=$((tries + 1)); [ $tries -lt 20 ] || return 1; sleep 0.5; done; }}\n\
-         cut -d ' ' -f 5 /proc/self/mountinfo | grep -F {folder}/ | sort -r | while read -r at; do\n\
+         {MEANT}cut -d ' ' -f 5 /proc/self/mountinfo | grep -F {folder}/ | sort -r | while read -r at; do at=$(meant \"$at\")\n\
          case $at in {root}/dev | {root}/dev/* | {root}/proc | {root}/proc/* | {root}/sys | {root}/sys/* | {root}/run) umount \"$at\" 2>/dev/null || umount -l \"$at\" ;;\n\
          *) gone \"$at\" || exit 9 ;; esac; done\n\
          if grep -qF {folder}/ /proc/self/mountinfo; then echo 'a file system of the copy is still mounted' >&2; exit 9; fi\n"
@@ -404,16 +408,20 @@ pub fn identify(run: &str, identity: &Identity<'_>) -> String {
                 .map(|(node, new)| renamed(node, new)),
         )
         .collect();
+    // What has nothing of it keeps its time.
+    out.push_str(
+        "edit() { if [ -f \"$1\" ] && [ ! -L \"$1\" ] && own \"$1\" && ! sed \"$2\" \"$1\" | cmp -s - \"$1\"; then sed -i \"$2\" \"$1\"; fi; }\n",
+    );
     if !edits.is_empty() {
         out.push_str(&format!(
             "for one in etc/crypttab etc/default/grub etc/default/grub.d/* etc/kernel/cmdline etc/initramfs-tools/conf.d/* etc/dracut.conf.d/* boot/loader/entries/* boot/grub/*.cfg boot/grub/grubenv boot/grub2/*.cfg boot/grub2/grubenv boot/efi/EFI/*/*.cfg boot/efi/loader/entries/* efi/EFI/*/*.cfg efi/loader/entries/* boot/EFI/*/*.cfg; do\n\
-             if [ -f \"$one\" ] && [ ! -L \"$one\" ] && own \"$one\"; then sed -i {} \"$one\"; fi\ndone\n",
+             edit \"$one\" {}\ndone\n",
             quote(&edits)
         ));
     }
     if let (false, Some((_, files, _))) = (identity.addresses.is_empty(), FIXED.first()) {
         out.push_str(&format!(
-            "for one in {}; do if [ -f \"$one\" ] && [ ! -L \"$one\" ] && own \"$one\"; then sed -i {} \"$one\"; fi; done\n",
+            "for one in {}; do edit \"$one\" {}; done\n",
             files.join(" "),
             quote(identity.addresses)
         ));
@@ -443,37 +451,6 @@ fn renamed(node: &str, new: &str) -> String {
         None => String::new(),
     };
     format!("s#{plain}\\([^A-Za-z0-9_.+-]\\)#{new}\\1#g\ns#{plain}$#{new}#\n{wait}")
-}
-
-/// Makes anew what the boot needs, and puts the boot loader there: `grub` on a disk for a BIOS.
-pub fn bootable(run: &str, disk: &str, grub: Option<&str>, uefi: bool) -> String {
-    let here = quote(&root(run));
-    let mut out = format!(
-        "set -e\n{PATH}cd {here}\n\
-         mkdir -p dev proc sys run\n\
-         for one in dev proc sys; do mount --rbind /$one $one; mount --make-rslave $one; done\n\
-         mount -t tmpfs tmpfs run\n\
-         inside() {{ chroot . \"$@\" </dev/null >../said 2>&1 || {{ echo \"$1 in the copy said: $(tail -n 1 ../said)\" >&2; exit 9; }}; }}\n\
-         has() {{ [ -x usr/sbin/$1 ] || [ -x usr/bin/$1 ] || [ -x sbin/$1 ]; }}\n\
-         if has update-initramfs; then inside update-initramfs -u -k all\n\
-         elif has dracut; then inside dracut --force --regenerate-all\n\
-         elif has mkinitcpio; then inside mkinitcpio -P; fi\n"
-    );
-    out.push_str(
-        "if has update-grub; then inside update-grub\n\
-         elif has grub2-mkconfig && [ -d boot/grub2 ]; then inside grub2-mkconfig -o /boot/grub2/grub.cfg\n\
-         elif has grub-mkconfig && [ -d boot/grub ]; then inside grub-mkconfig -o /boot/grub/grub.cfg; fi\n",
-    );
-    // Last: a BIOS starts what has it.
-    if let (Some(grub), false) = (grub, uefi) {
-        out.push_str(&format!(
-            "inside {} --target=i386-pc {}\n",
-            quote(grub),
-            quote(disk)
-        ));
-    }
-    out.push_str("cd /\nsync\n");
-    out
 }
 
 /// Names the partitions what they are: only from then on is the disk a system's. Nothing of it may be
@@ -527,6 +504,7 @@ pub fn entry(disk: &str, news: &[New], loader: &str, label: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::boot::bootable;
     use super::super::logical::Taking;
     use super::super::snapshots::{forget, freeze, melt, snapshot};
     use super::*;
@@ -625,10 +603,17 @@ mod tests {
             snapshot("/x y", "/@", ".n", "k"),
             forget("/x"),
             freeze("r", "k", 1, &taking),
-            melt("r", 1, "vg"),
+            melt("r", "vg"),
             assemble("r", "/dev/sda", &news, &volumes, "/@", ""),
             identify("r", &identity),
-            bootable("r", "/dev/sda", Some("/usr/sbin/grub-install"), false),
+            bootable("r", "/dev/sda", Some("/usr/sbin/grub-install"), None, false),
+            bootable(
+                "r",
+                "/dev/sda",
+                Some("/usr/sbin/grub-install"),
+                Some(("/boot/efi", "\\EFI\\arch\\grubx64.efi")),
+                true,
+            ),
         ] {
             let output = std::process::Command::new("sh")
                 .args(["-n", "-c", &script])
@@ -636,5 +621,15 @@ mod tests {
                 .unwrap();
             assert!(output.status.success(), "{script}\n{output:?}");
         }
+    }
+
+    #[test]
+    fn a_place_with_a_space_is_unmounted_by_its_name() {
+        let script = format!("{MEANT}meant '/a\\040b\\134c/%d'");
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "/a b\\c/%d");
     }
 }

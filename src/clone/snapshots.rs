@@ -23,7 +23,11 @@ pub fn snapshot(top: &str, subvolume: &str, name: &str, key: &str) -> String {
 
 /// Where the snapshot of a logical volume is seen.
 pub fn frozen(run: &str, at: usize) -> String {
-    format!("{FOLDER}/{run}/frozen/{at}")
+    format!("{}/{at}", shown(run))
+}
+
+fn shown(run: &str) -> String {
+    format!("{FOLDER}/{run}/frozen")
 }
 
 /// Makes a snapshot of a logical volume unless it is there, removes those of other transfers, and shows
@@ -62,12 +66,12 @@ pub fn thaw(group: &str, but: Option<&str>) -> String {
     )
 }
 
-/// Ends what shows snapshots of logical volumes, and removes those.
-pub fn melt(run: &str, at: usize, group: &str) -> String {
+/// Ends what shows snapshots of logical volumes in a run, all of them, and removes those of a volume group.
+pub fn melt(run: &str, group: &str) -> String {
     format!(
-        "set -e\n{PATH}if mountpoint -q {here}; then umount {here}; fi\n{}",
+        "set -e\n{PATH}for one in {here}/*; do if mountpoint -q \"$one\"; then umount \"$one\"; fi; done\n{}",
         thaw(group, None),
-        here = quote(&frozen(run, at)),
+        here = quote(&shown(run)),
     )
 }
 

@@ -28,6 +28,8 @@ pub struct Volume {
     pub label: Option<String>,
     /// Identifier of the partition.
     pub part_uuid: Option<String>,
+    /// Type of the partition.
+    pub part_type: Option<String>,
     /// Whether it is an EFI system partition.
     pub esp: bool,
     /// Where it is mounted now: where, and which folder of it.
@@ -122,6 +124,12 @@ pub fn find(
     let mut seen = BTreeSet::new();
     for block in disk.all() {
         let probed = &block.probed;
+        if block.kind == "crypt" {
+            return Err(format!(
+                "{} is encrypted (dm-crypt), and a copy of it would not be: this is not cloned yet",
+                block.path
+            ));
+        }
         let Some(kind) = probed.kind.as_deref() else {
             // Silence would leave out what somebody uses.
             if let Some(mount) = mounts.iter().find(|mount| mount.source == block.path) {
@@ -191,6 +199,8 @@ pub fn find(
             uuid: probed.uuid.clone(),
             label: probed.label.clone(),
             part_uuid: probed.part_uuid.clone(),
+            part_type: probed.part_type.clone(),
+            names: names(block),
             esp: probed.part_type.as_deref() == Some(ESP),
             mounted: mounts
                 .iter()
@@ -204,6 +214,24 @@ pub fn find(
         return Err(format!("no file system is on {}", disk.words()));
     }
     Ok(found)
+}
+
+/// What names a partition and is another on the new disk, where partitions stand in another order and have
+/// names of their own. Only what is safe in a pattern.
+fn names(block: &Block) -> Vec<String> {
+    let safe = |text: &str| {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"/_.+-=".contains(&b);
+        !text.is_empty() && text.bytes().all(plain)
+    };
+    let name = block.probed.part_name.iter();
+    let mut all: Vec<String> = name
+        .flat_map(|name| {
+            ["PARTLABEL=", "/dev/disk/by-partlabel/"].map(|how| format!("{how}{name}"))
+        })
+        .collect();
+    all.push(block.path.clone());
+    all.retain(|name| safe(name));
+    all
 }
 
 /// Disks for people.

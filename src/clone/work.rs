@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Map, Value, json};
 
 use super::after::{self, After, Made};
+use super::boot;
 use super::identity::{self, fstab};
 use super::judge::sections;
+use super::logical;
 use super::plan::{Plan, hex};
 use super::script;
 use super::snapshots;
+use super::source::Volume;
 use super::stream::{self, Copied, Folder, Pair};
 use super::{STEP, Wish};
 use crate::deploy::remote::context::Context;
@@ -146,6 +149,7 @@ pub async fn between(
         locks: Held::default(),
         report: Report::default(),
         unfinished: None,
+        frozen: false,
         made: None,
     };
     let done = work.all().await;
@@ -161,6 +165,14 @@ pub async fn between(
             failure.message.push_str(&format!(
                 "; {disk} of {} is marked as unfinished and starts nothing: clone again",
                 to.name()
+            ));
+        }
+        if work.frozen {
+            failure.message.push_str(&format!(
+                "; snapshots that were made on {} stay for going on from them, until it is cloned again ({}… or {}…)",
+                from.name(),
+                script::SNAPSHOT,
+                logical::SNAPSHOT
             ));
         }
         work.report.failure = Some(failure);
@@ -244,6 +256,8 @@ pub(super) struct Work<'a> {
     pub(super) report: Report,
     /// The disk that is written and not yet whole.
     pub(super) unfinished: Option<String>,
+    /// Whether snapshots were made on the source that are still there.
+    pub(super) frozen: bool,
     /// The copy, once it is whole.
     pub(super) made: Option<Made>,
 }
@@ -396,6 +410,7 @@ impl Work<'_> {
         let b = self.to.session();
         let id = self.context.run.clone();
         let volumes = &plan.source.volumes;
+        self.frozen = volumes.iter().any(Volume::frozen);
         let folders = self.folders(plan).await?;
         let disk = (plan.disk.as_str(), plan.token.as_str());
         let prepare = script::prepare(&id, &plan.key, disk, &plan.news, volumes, !plan.resumed);
@@ -433,7 +448,7 @@ impl Work<'_> {
                 Ok(compared) => compared,
                 Err(failure) => {
                     // Without its snapshots nothing of this is gone on with: it may be what is bad.
-                    let _ = self.forget(plan).await;
+                    self.frozen = self.forget(plan).await.is_err();
                     return Err(failure);
                 }
             };
@@ -464,12 +479,16 @@ impl Work<'_> {
         ] {
             self.report.fields.insert(name.into(), value);
         }
+        // From here on nothing is gone on with: the copy gets files that its source does not have.
+        match self.forget(plan).await {
+            Ok(()) => self.frozen = false,
+            Err(failure) => tell(self.context, self.from, Level::Warn, &failure.message),
+        }
         self.identity(plan).await?;
         run(b, "unmounting", &script::unmount(&id), 60).await?;
         let finish = script::finish(&plan.disk, &plan.news);
         run(b, "finishing the partition table", &finish, 5).await?;
         self.unfinished = None;
-        self.forget(plan).await?;
         if let (true, Some(loader)) = (plan.uefi, &plan.loader) {
             let entry = script::entry(&plan.disk, &plan.news, loader, self.name);
             run(b, "entering the copy in the firmware", &entry, 5)
@@ -491,7 +510,7 @@ impl Work<'_> {
         let volumes = &plan.source.volumes;
         for (at, volume) in volumes.iter().enumerate() {
             let forget = match &volume.logical {
-                Some(taking) => snapshots::melt(&self.context.run, at, &taking.group),
+                Some(taking) => snapshots::melt(&self.context.run, &taking.group),
                 None if volume.frozen() => snapshots::forget(&script::view(&self.context.run, at)),
                 None => continue,
             };
@@ -606,7 +625,11 @@ impl Work<'_> {
             .get("key")
             .map(|text| text.trim().to_owned())
             .unwrap_or_default();
-        let bootable = script::bootable(&id, &plan.disk, plan.grub.as_deref(), plan.uefi);
+        let esp = volumes.iter().find(|volume| volume.esp);
+        let place = esp.and_then(|volume| volume.place.as_deref());
+        let loader = place.zip(plan.loader.as_deref());
+        let grub = plan.grub.as_deref();
+        let bootable = boot::bootable(&id, &plan.disk, grub, loader, plan.uefi);
         run(b, "making the copy start", &bootable, 60).await?;
         self.report
             .fields

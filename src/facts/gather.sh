@@ -327,10 +327,13 @@ facts() {
     section processors
     nproc
     section user
+    # Not the groups of when the login began: one may have been given since.
+    groups=$(within 5 id -Gn "$name")
+    [ -n "$groups" ] || groups=$(id -Gn)
     # As the login set it: some shells make up a SHELL where there is none.
     shell=$(printenv SHELL || within 5 getent passwd "$uid")
     printf 'uid %s\nname %s\nhome %s\nshell %s\ngroups %s\n' \
-        "$uid" "$name" "$HOME" "${shell##*:}" "$(id -Gn)"
+        "$uid" "$name" "$HOME" "${shell##*:}" "$groups"
     printf 'data_home %s\n' "$XDG_DATA_HOME"
     for tool in sudo doas sha256sum shasum ip systemctl systemd-run journalctl setsid; do
         ! command -v "$tool" >/dev/null || printf 'tool %s\n' "$tool"

@@ -29,8 +29,8 @@ const CAPS: Caps = Caps {
 pub struct Settings {
     /// What installs packages: `apt-get`, `dnf`, `zypper`, `pacman`, `rpm-ostree`.
     pub installer: Option<String>,
-    /// Installed packages with their versions; the name holds the architecture where a package is
-    /// installed for several. Several versions of one package are parted by blanks, lowest text first.
+    /// Installed packages with their versions; the name holds the architecture where it is not
+    /// the machine's own. Several versions of one package are parted by blanks, lowest text first.
     #[serde(serialize_with = "plain")]
     pub packages: Option<Arc<BTreeMap<String, String>>>,
     /// Whether a unit of systemd is `enabled`, `disabled` or `masked`; others are left out.
@@ -54,7 +54,12 @@ impl Settings {
         }
         Self {
             installer: sections.find("installer").and_then(script::some),
-            packages: sections.find("packages").map(packages).map(Arc::new),
+            // No system is without packages: its list could not be read then.
+            packages: sections
+                .find("packages")
+                .map(packages)
+                .filter(|list| !list.is_empty())
+                .map(Arc::new),
             units: sections.find("units").map(units),
             modprobe: module_files.as_ref().map(|files| modprobe(texts(files))),
             sysctl: sysctl_files.as_ref().map(|files| sysctl(texts(files))),
@@ -142,10 +147,21 @@ pub fn packages(text: &str) -> BTreeMap<String, String> {
             .filter(|name| !seen.insert(*name))
             .collect()
     };
+    let neutral = |arch: &str| matches!(arch, "" | "all" | "noarch" | "(none)");
+    // The machine's own is that of most packages.
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for &(_, arch) in found.keys() {
+        if !neutral(arch) {
+            *counts.entry(arch).or_default() += 1;
+        }
+    }
+    let most = counts.iter().rev().max_by_key(|(_, count)| **count);
+    let native = most.map_or("", |(arch, _)| *arch);
     found
         .iter()
         .map(|((name, arch), versions)| {
-            let name = match several.contains(name) {
+            let foreign = *arch != native && (several.contains(name) || !neutral(arch));
+            let name = match foreign {
                 true => format!("{name}:{arch}"),
                 false => (*name).to_owned(),
             };
@@ -282,7 +298,7 @@ mod tests {
             of(debian),
             map(&[
                 ("zstd", "1.5.4+dfsg2-5"),
-                ("libc6:amd64", "2.36-9"),
+                ("libc6", "2.36-9"),
                 ("libc6:i386", "2.36-9")
             ])
         );
@@ -300,6 +316,27 @@ mod tests {
             map(&[("linux", "6.18.9.arch1-1")])
         );
         assert_eq!(settings("\n#facts-fixture end\n").packages, None);
+    }
+
+    #[test]
+    fn an_empty_list_of_packages_is_one_that_could_not_be_read() {
+        for lines in ["", "error: rpmdb: no database\n"] {
+            let text = format!("\n#facts-fixture packages\n{lines}\n#facts-fixture end\n");
+            assert_eq!(settings(&text).packages, None, "{lines}");
+        }
+    }
+
+    #[test]
+    fn only_packages_of_another_architecture_than_most_have_it_in_their_names() {
+        let found = packages(
+            "installed zlib:x86_64 1\ninstalled glibc:i686 2\ninstalled glibc:x86_64 2\n\
+             installed wine:i686 9\ninstalled data:noarch 3\ninstalled bash:x86_64 5\n",
+        );
+        let names: Vec<&str> = found.keys().map(String::as_str).collect();
+        assert_eq!(
+            names,
+            ["bash", "data", "glibc", "glibc:i686", "wine:i686", "zlib"]
+        );
     }
 
     #[test]

@@ -22,10 +22,12 @@ settings() {
         printf 'rpm-ostree\n'
     else
         for tool in apt-get dnf zypper pacman; do
+            # Other systems have Debian's tools as packages, with nothing installed by them.
+            [ "$tool" != apt-get ] || [ -s /var/lib/dpkg/status ] || continue
             [ -z "$(command -v "$tool")" ] || { printf '%s\n' "$tool"; break; }
         done
     fi
-    if command -v dpkg-query >/dev/null; then
+    if [ -s /var/lib/dpkg/status ] && command -v dpkg-query >/dev/null; then
         section packages
         dpkg-query -W -f '${db:Status-Status} ${Package}:${Architecture} ${Version}\n'
     elif command -v rpm >/dev/null; then

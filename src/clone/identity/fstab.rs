@@ -107,7 +107,8 @@ pub fn renew(text: &str, renewed: &[Renewed]) -> String {
                 }
                 _ => format!("UUID={}", one.uuid),
             };
-            out.push_str(&line.replacen(field, &spec, 1));
+            let line = line.replacen(field, &spec, 1);
+            out.push_str(&numberless(&line, &entry, &one.volume));
         } else if local(&entry.spec) {
             out.push_str("# not on this disk: ");
             out.push_str(line);
@@ -116,6 +117,43 @@ pub fn renew(text: &str, renewed: &[Renewed]) -> String {
         }
     }
     out
+}
+
+/// The line without the number of a subvolume that it names too: the copy's have others, and a mount by
+/// both fails where they are not of one.
+fn numberless(line: &str, entry: &Entry, volume: &Volume) -> String {
+    let named = |option: &str| option.starts_with("subvol=");
+    if volume.kind != "btrfs" || !entry.options.split(',').any(named) {
+        return line.to_owned();
+    }
+    let kept: Vec<&str> = entry
+        .options
+        .split(',')
+        .filter(|option| !option.starts_with("subvolid="))
+        .collect();
+    line.replacen(&entry.options, &kept.join(","), 1)
+}
+
+/// A mount of a btrfs of these by nothing but the number of a subvolume: where, and which.
+pub fn by_number(text: &str, volumes: &[Volume]) -> Option<(String, String)> {
+    let mut lines = entries(text).into_iter();
+    lines.find_map(|entry| {
+        let of = |key: &str| {
+            let mut options = entry.options.split(',');
+            options.find_map(|option| option.strip_prefix(key))
+        };
+        let mut own = volumes.iter().filter(|one| one.kind == "btrfs");
+        let number = of("subvolid=").filter(|number| !["0", "5"].contains(number))?;
+        (of("subvol=").is_none() && own.any(|one| is_of(&entry.spec, one)))
+            .then(|| (entry.place.clone(), number.to_owned()))
+    })
+}
+
+/// What lines mount that are set apart on the copy.
+pub fn apart(text: &str, volumes: &[Volume]) -> Vec<Entry> {
+    let mut all = entries(text);
+    all.retain(|one| local(&one.spec) && !volumes.iter().any(|volume| is_of(&one.spec, volume)));
+    all
 }
 
 /// Whether a line's first field means a disk of the machine.
@@ -144,10 +182,14 @@ pub fn pairs(renewed: &[Renewed]) -> Vec<(String, String)> {
     all
 }
 
-/// Nodes of logical volumes and what means their copies, as kernels and initramfs take it.
+/// What names volumes by their place, and what means their copies, as kernels and initramfs take it: those
+/// that look into partitions themselves know their identifiers only.
 pub fn devices(renewed: &[Renewed]) -> Vec<(String, String)> {
     let of = |one: &Renewed| {
-        let new = format!("UUID={}", one.uuid);
+        let new = match one.volume.part_uuid {
+            Some(_) => format!("PARTUUID={}", one.part_uuid),
+            None => format!("UUID={}", one.uuid),
+        };
         let names = one.volume.names.clone();
         names.into_iter().map(move |name| (name, new.clone()))
     };
@@ -187,6 +229,57 @@ mod tests {
                 part_uuid: format!("part-{at}"),
             })
             .collect()
+    }
+
+    #[test]
+    fn a_subvolume_s_number_goes_where_its_name_stands_and_alone_it_is_told() {
+        let mut one = volume("/dev/sda2", "11112222", None);
+        one.kind = "btrfs".into();
+        let renewed = [Renewed {
+            volume: one.clone(),
+            uuid: "new".into(),
+            part_uuid: "newpart".into(),
+        }];
+        let line = "UUID=11112222 /home btrfs rw,subvolid=258,subvol=/@home 0 0\n";
+        assert_eq!(
+            renew(line, &renewed),
+            "UUID=new /home btrfs rw,subvol=/@home 0 0\n"
+        );
+        assert_eq!(by_number(line, std::slice::from_ref(&one)), None);
+        let line = "UUID=11112222 /home btrfs rw,subvolid=258 0 0\n";
+        assert_eq!(
+            by_number(line, std::slice::from_ref(&one)),
+            Some(("/home".to_owned(), "258".to_owned()))
+        );
+        assert_eq!(renew(line, &renewed).matches("subvolid=258").count(), 1);
+    }
+
+    #[test]
+    fn a_partition_by_its_name_or_place_is_the_copy_s_and_what_is_elsewhere_is_told() {
+        let mut one = volume("/dev/sda2", "11112222", None);
+        one.names = vec!["PARTLABEL=home".into(), "/dev/sda2".into()];
+        let text = "PARTLABEL=home /home ext4 defaults 0 2\n/dev/sdb1 /data xfs defaults 0 2\n";
+        let renewed = [Renewed {
+            volume: one.clone(),
+            uuid: "new".into(),
+            part_uuid: "newpart".into(),
+        }];
+        assert_eq!(
+            renew(text, &renewed),
+            "UUID=new /home ext4 defaults 0 2\n# not on this disk: /dev/sdb1 /data xfs defaults 0 2\n"
+        );
+        let apart = apart(text, std::slice::from_ref(&one));
+        let places: Vec<&str> = apart.iter().map(|one| one.place.as_str()).collect();
+        assert_eq!(places, ["/data"]);
+        // A kernel that has no initramfs looks into partitions for nothing but this.
+        let wanted = [
+            ("PARTLABEL=home", "PARTUUID=newpart"),
+            ("/dev/sda2", "PARTUUID=newpart"),
+        ];
+        assert_eq!(
+            devices(&renewed),
+            wanted.map(|(old, new)| (old.to_owned(), new.to_owned()))
+        );
     }
 
     #[test]

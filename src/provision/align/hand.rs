@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::plan::{Subject, value};
+use super::plan::{Subject, is_kernel, single, value};
 use crate::provision::drift::{ABSENT, Row};
 use crate::ssh::quote;
 
@@ -21,6 +21,7 @@ pub struct ByHand {
 pub(super) fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
     let wanted = value(row, reference).unwrap_or_default();
     let key = row.key.as_deref().unwrap_or_default();
+    let own = value(row, host.host).unwrap_or(ABSENT);
     let line = match (row.subject.as_str(), host.settings.installer.as_deref()) {
         ("hostname", _) => "sudo hostnamectl set-hostname NAME".to_owned(),
         ("machine_id", _) => {
@@ -32,6 +33,13 @@ pub(super) fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
         ("packages", Some("rpm-ostree")) => {
             "sudo rpm-ostree deploy VERSION with the reference's version, then reboot".to_owned()
         }
+        ("packages", Some("apt-get")) if wanted == ABSENT && is_kernel(key) => {
+            format!(
+                "sudo apt-get remove {}, once another kernel runs",
+                quote(key)
+            )
+        }
+        ("packages", _) if !(single(wanted) && single(own)) => versions(key, own, wanted),
         ("parameters", _) => match wanted {
             ABSENT => format!("take {key} out of the kernel's parameters, and reboot"),
             "set" => format!("add {key} to the kernel's parameters, and reboot"),
@@ -48,6 +56,17 @@ pub(super) fn by_hand(row: &Row, host: Subject<'_>, reference: &str) -> ByHand {
         subject: row.subject.clone(),
         key: row.key.clone(),
         line,
+    }
+}
+
+/// Several versions of one package at once, on the host or on the reference: kernels, of which one runs.
+fn versions(key: &str, own: &str, wanted: &str) -> String {
+    match (own, wanted) {
+        (own, ABSENT) => format!("remove {key} ({own}), once another kernel runs"),
+        (ABSENT, wanted) => format!("install {key} in the versions {wanted}"),
+        (own, wanted) => {
+            format!("have {wanted} of {key} in place of {own}, and keep the one that runs")
+        }
     }
 }
 

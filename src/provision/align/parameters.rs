@@ -80,6 +80,10 @@ impl<'a> Parameters<'a> {
         let Ok((ground, mechanism)) = &self.way else {
             return Vec::new();
         };
+        // Some tools have a line for a wish for nothing, too.
+        if self.wish == Wish::default() {
+            return Vec::new();
+        }
         // It was possible when it was wanted.
         let Boot {
             files, lines, keep, ..

@@ -9,6 +9,7 @@ use super::change::{Change, STATIC};
 use super::hand::{ByHand, by_hand, closed_there};
 use super::parameters::Parameters;
 use crate::facts::{Settings, settings};
+use crate::provision::boot::initramfs::Initramfs;
 use crate::provision::boot::{Ground, Mechanism};
 use crate::provision::boot::{cmdline, grub, mechanism};
 use crate::provision::drift::parameters::comparable;
@@ -53,10 +54,11 @@ pub struct Subject<'a> {
     pub ground: Option<&'a Ground>,
 }
 
-/// Whether the plan of a host asks how its kernel parameters are set.
+/// Whether the plan of a host asks how its kernel parameters are set, and what holds modules' options.
 pub fn needs_ground(comparison: &Comparison, host: &str) -> bool {
     let mut rows = comparison.rows.iter();
-    rows.any(|row| row.subject == "parameters" && row.differs.contains(host))
+    let asks = |row: &Row| ["parameters", "modules"].contains(&row.subject.as_str());
+    rows.any(|row| asks(row) && row.differs.contains(host))
 }
 
 /// What a host's next boot brings that the reference does not have, and that is not in force yet: the
@@ -117,13 +119,16 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
     let mut plan = Plan::default();
     let (mut install, mut remove) = (BTreeMap::new(), BTreeSet::new());
     let mut files = BTreeSet::new();
+    let mut groups = Vec::new();
     let mut parameters = Parameters::new(host.ground);
     let rows = comparison.rows.iter();
     for row in rows.filter(|row| row.differs.contains(host.host)) {
         let own = value(row, host.host);
         let wanted = value(row, &comparison.reference);
         match (row.subject.as_str(), row.key.as_deref(), wanted) {
-            ("packages", Some(name), Some(wanted)) if installs(host.settings) && single(wanted) => {
+            ("packages", Some(name), Some(wanted))
+                if installs(host.settings) && by_name(name, own, wanted) =>
+            {
                 if wanted == ABSENT {
                     remove.insert(name.to_owned());
                 } else {
@@ -164,7 +169,7 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
                     plan.by_hand.push(one);
                 }
             }
-            ("groups", Some(group), Some(wanted)) => plan.changes.push(Change::Group {
+            ("groups", Some(group), Some(wanted)) => groups.push(Change::Group {
                 user: host.user.to_owned(),
                 group: group.to_owned(),
                 member: wanted != ABSENT,
@@ -172,10 +177,10 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
             _ => plan.by_hand.push(by_hand(row, host, &comparison.reference)),
         }
     }
-    if files
+    let modules = files
         .iter()
-        .any(|path: &String| path.starts_with(settings::MODPROBE))
-    {
+        .any(|path: &String| path.starts_with(settings::MODPROBE));
+    if modules {
         plan.reboot = Some("modules take their options when they are loaded".into());
     }
     if plan.reboot.is_none() && files.iter().any(|path| path.contains("sysctl")) {
@@ -192,6 +197,9 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
             text: reference.files.get(&path).cloned(),
             path,
         }));
+    if modules {
+        plan.changes.extend(host.ground.and_then(early));
+    }
     if let Some(installer) = host.settings.installer.clone()
         && !(install.is_empty() && remove.is_empty())
     {
@@ -211,7 +219,22 @@ pub fn plan(comparison: &Comparison, host: Subject<'_>, reference: &Settings) ->
             },
         );
     }
+    // A group that is not there fails, and nothing after it is done.
+    plan.changes.extend(groups);
     plan
+}
+
+/// Builds the early file system anew, whose drivers have a copy of the options of modules.
+fn early(ground: &Ground) -> Option<Change> {
+    // Images of ostree are the system's own.
+    if ground.ostree || !ground.early {
+        return None;
+    }
+    let line = Initramfs::of(|tool| ground.has(tool))?.line(&ground.release);
+    Some(Change::Line {
+        undo: line.clone(),
+        line,
+    })
 }
 
 /// Ways to sleep that are closed on the reference and open on the host, and the other way round.
@@ -234,8 +257,21 @@ fn installs(settings: &Settings) -> bool {
     installer.is_some_and(|installer| ["apt-get", "dnf", "zypper"].contains(&installer))
 }
 
+/// Whether a package is brought about by its name, safely.
+fn by_name(name: &str, own: Option<&str>, wanted: &str) -> bool {
+    let may_run = wanted == ABSENT && is_kernel(name);
+    single(wanted) && own.is_none_or(single) && !may_run
+}
+
+/// Debian's packages of one kernel: the running one's are not removed, and the whole transaction fails.
+pub(super) fn is_kernel(name: &str) -> bool {
+    ["linux-image-", "linux-modules-"]
+        .iter()
+        .any(|kernel| name.starts_with(kernel))
+}
+
 /// Of several versions at once (kernels of rpm), none is brought about by name.
-fn single(version: &str) -> bool {
+pub(super) fn single(version: &str) -> bool {
     !version.contains(' ')
 }
 
@@ -298,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_one_transaction_and_come_first() {
+    fn packages_are_one_transaction_and_come_first_and_groups_last() {
         let own = Settings {
             installer: Some("apt-get".into()),
             ..Settings::default()
@@ -308,6 +344,7 @@ mod tests {
             row("packages", Some("zstd"), "1.5", "1.4"),
             row("packages", Some("odd"), ABSENT, "1"),
             row("groups", Some("render"), "member", ABSENT),
+            row("services", Some("y.service"), "masked", "disabled"),
         ];
         let found = planned(rows, &own, &Settings::default());
         let words: Vec<String> = found.changes.iter().map(Change::words).collect();
@@ -316,10 +353,39 @@ mod tests {
             [
                 "packages zstd 1.5, without odd",
                 "x.service enabled (was disabled)",
+                "y.service masked (was disabled)",
                 "ai into the group render",
             ]
         );
         assert_eq!((found.by_hand, found.reboot), (Vec::new(), None));
+    }
+
+    #[test]
+    fn kernels_that_are_packages_are_left_to_a_person() {
+        let own = Settings {
+            installer: Some("apt-get".into()),
+            ..Settings::default()
+        };
+        let rows = vec![
+            row("packages", Some("linux-image-6.17-amd64"), ABSENT, "6.17-1"),
+            row("packages", Some("linux-modules-6.17"), ABSENT, "6.17-1"),
+            row("packages", Some("kernel"), "6.18-1", "6.17-1 6.18-1"),
+            row("packages", Some("kernel-core"), "6.17-1 6.18-1", "6.18-1"),
+        ];
+        let found = planned(rows, &own, &Settings::default());
+        assert!(found.changes.is_empty(), "{:?}", found.changes);
+        let lines: Vec<&str> = found.by_hand.iter().map(|one| one.line.as_str()).collect();
+        assert_eq!(
+            lines,
+            [
+                "sudo apt-get remove linux-image-6.17-amd64, once another kernel runs",
+                "sudo apt-get remove linux-modules-6.17, once another kernel runs",
+                "have 6.18-1 of kernel in place of 6.17-1 6.18-1, and keep the one that runs",
+                "have 6.17-1 6.18-1 of kernel-core in place of 6.18-1, and keep the one that runs",
+            ]
+        );
+        let rows = vec![row("packages", Some("linux-image-6.18"), "6.18-1", ABSENT)];
+        assert_eq!(planned(rows, &own, &Settings::default()).changes.len(), 1);
     }
 
     #[test]
@@ -356,6 +422,46 @@ mod tests {
         ];
         assert_eq!(found.changes, wanted);
         assert!(found.reboot.is_some());
+    }
+
+    #[test]
+    fn options_of_modules_come_into_the_early_file_system_where_there_is_one() {
+        let own = Settings {
+            files: map(&[("/etc/modprobe.d/x.conf", "options ttm pages_limit=2\n")]),
+            ..Settings::default()
+        };
+        let lines = |early: bool, ostree: bool| {
+            let ground = Ground {
+                tools: vec!["update-initramfs".into()],
+                release: "6.18".into(),
+                early,
+                ostree,
+                ..Ground::default()
+            };
+            let comparison = Comparison {
+                reference: "a".into(),
+                rows: vec![row("modules", Some("ttm pages_limit"), ABSENT, "2")],
+                ..Comparison::default()
+            };
+            assert!(needs_ground(&comparison, "b"));
+            let host = Subject {
+                host: "b",
+                settings: &own,
+                user: "ai",
+                interface: None,
+                ground: Some(&ground),
+            };
+            let changes = plan(&comparison, host, &Settings::default()).changes;
+            let words: Vec<String> = changes.iter().map(Change::words).collect();
+            words.join("; ")
+        };
+        let file = "/etc/modprobe.d/x.conf removed";
+        assert_eq!(
+            lines(true, false),
+            format!("{file}; runs update-initramfs -u -k 6.18")
+        );
+        assert_eq!(lines(false, false), file);
+        assert_eq!(lines(true, true), file);
     }
 
     #[test]

@@ -31,8 +31,9 @@ const REAL: &str = "real() {\n\
      [ -f \"$r\" ] || r=$1\n\
      printf '%s\\n' \"$r\"\n}\n";
 
-/// Prints the packages that are installed, as [`crate::facts::settings::packages`] reads them.
-const INSTALLED: &str = "if command -v dpkg-query >/dev/null; then\n\
+/// Prints the packages that are installed, as [`crate::facts::settings::packages`] reads them. Without
+/// Debian's own list its tools are only another package there.
+const INSTALLED: &str = "if [ -s /var/lib/dpkg/status ] && command -v dpkg-query >/dev/null; then\n\
      dpkg-query -W -f '${db:Status-Status} ${Package}:${Architecture} ${Version}\\n'\n\
      else rpm -qa --qf 'installed %{NAME}:%{ARCH} %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n'; fi";
 
@@ -392,32 +393,36 @@ pub fn packages(
             .collect::<Vec<_>>()
             .join(" ")
     };
-    let versions = |sign: &str| -> Vec<String> {
-        install
-            .iter()
-            .map(|(name, version)| format!("{name}{sign}{version}"))
-            .collect()
-    };
     match installer {
         // In one run of apt-get, `name-` removes.
         "apt-get" => {
-            let mut all = versions("=");
-            all.extend(remove.iter().map(|name| format!("{name}-")));
+            let added = install
+                .iter()
+                .map(|(name, version)| format!("{name}={version}"));
+            let removed = remove.iter().map(|name| format!("{name}-"));
             format!(
                 "export DEBIAN_FRONTEND=noninteractive\n\
                  apt-get -q update >/dev/null || echo 'the package lists could not be brought up to date' >&2\n\
                  exec apt-get -q -y --allow-downgrades --allow-change-held-packages --no-install-recommends \
                  -o Dpkg::Options::=--force-confold -o Dpkg::Options::=--force-confdef install {}\n",
-                words(all)
+                words(added.chain(removed).collect())
             )
         }
         "dnf" => {
-            let removed: Vec<String> = remove.iter().cloned().collect();
+            let removed: Vec<String> = remove.iter().map(|name| dotted(name)).collect();
+            // The architecture stands behind the version.
+            let added = install.iter().map(|(name, version)| {
+                let (name, arch) = name.split_once(':').unwrap_or((name, ""));
+                match arch {
+                    "" => format!("{name}-{version}"),
+                    arch => format!("{name}-{version}.{arch}"),
+                }
+            });
             let mut script = "set -e\n".to_owned();
             if !install.is_empty() {
                 script.push_str(&format!(
                     "dnf -y --allowerasing --setopt=install_weak_deps=False install {}\n",
-                    words(versions("-"))
+                    words(added.collect())
                 ));
             }
             if !removed.is_empty() {
@@ -426,15 +431,21 @@ pub fn packages(
             script
         }
         _ => {
-            let removed: Vec<String> = remove.iter().map(|name| format!("-{name}")).collect();
-            let mut all = versions("=");
-            all.extend(removed);
+            let added = install
+                .iter()
+                .map(|(name, version)| format!("{}={version}", dotted(name)));
+            let removed = remove.iter().map(|name| format!("-{}", dotted(name)));
             format!(
                 "exec zypper -n install --oldpackage --no-recommends -- {}\n",
-                words(all)
+                words(added.chain(removed).collect())
             )
         }
     }
+}
+
+/// A package's name with its architecture behind a dot, as the managers of rpm write it.
+fn dotted(name: &str) -> String {
+    name.replacen(':', ".", 1)
 }
 
 /// Brings packages back by their manager, as part of taking a run back.

@@ -99,7 +99,8 @@ pub fn change(ground: &Ground, mechanism: &Mechanism, wish: &Wish) -> Result<Cha
             run_for_files(&mut change, apply);
         }
         Mechanism::Entries => {
-            for file in &ground.entries {
+            let ours = |file: &&File| entry::edited(&file.text);
+            for file in ground.entries.iter().filter(ours) {
                 let new = entry::edit(&file.text, wish)
                     .map_err(|refusal| (file.path.clone(), refusal))?;
                 change.file(&file.path, Some(&file.text), new);
@@ -312,9 +313,20 @@ pub fn faults(ground: &Ground) -> Vec<String> {
     faults
 }
 
-/// The wish for so many pages. `ours`: parameters that earlier runs of windlass set here. Beside it:
-/// what is said of others' settings, which stay.
-pub fn wish(ground: &Ground, pages: u64, ours: &[Parameter]) -> (Wish, Vec<String>) {
+/// The other parameter for the size. Both together are not to be set.
+const OTHER_SIZE: &str = "amdgpu.gttsize";
+
+/// The wish for so many pages. `ours`: parameters that earlier runs of windlass set here. `next`: where
+/// the next boot takes its command line from, and what it has there for the other size.
+///
+/// # Errors
+/// When someone else set the other size: where, and what to do.
+pub fn wish(
+    ground: &Ground,
+    pages: u64,
+    ours: &[Parameter],
+    next: Option<(&str, String)>,
+) -> Result<Wish, String> {
     let modules: Vec<&str> = match ground.module.as_deref() {
         Some(module) => vec![module],
         // The other one ignores what is not its own.
@@ -327,23 +339,35 @@ pub fn wish(ground: &Ground, pages: u64, ours: &[Parameter]) -> (Wish, Vec<Strin
             .collect(),
         remove: Vec::new(),
     };
-    let mut said = Vec::new();
-    for setting in settings(ground) {
-        if !cmdline::same_name(&setting.name, "amdgpu.gttsize") {
+    let waiting = next.into_iter().map(|(place, value)| Setting {
+        place: place.to_owned(),
+        name: OTHER_SIZE.to_owned(),
+        value,
+    });
+    let now = settings(ground).into_iter();
+    // Where it waits is where it is to be taken out.
+    for setting in waiting.chain(now) {
+        if !cmdline::same_name(&setting.name, OTHER_SIZE) {
             continue;
         }
         let own = ours
             .iter()
-            .any(|own| own.name == "amdgpu.gttsize" && own.value == setting.value);
+            .any(|own| own.name == OTHER_SIZE && own.value == setting.value);
         if !own {
-            said.push(format!(
-                "{} has amdgpu.gttsize={}, which windlass did not set and leaves: take it out, both \
-                 together are not to be set",
-                setting.place, setting.value
+            return Err(format!(
+                "{OTHER_SIZE}={} is set in {}, and windlass did not set it: take it out first and \
+                 reboot, since it and {} are not to be set together; then run `windlass memory set` \
+                 again",
+                setting.value,
+                setting.place,
+                wish.set
+                    .first()
+                    .map_or("ttm.pages_limit", |limit| limit.name.as_str()),
             ));
-        } else if wish.remove.is_empty() {
-            wish.remove.push("amdgpu.gttsize".to_owned());
+        }
+        if wish.remove.is_empty() {
+            wish.remove.push(OTHER_SIZE.to_owned());
         }
     }
-    (wish, said)
+    Ok(wish)
 }

@@ -90,6 +90,30 @@ pub fn from_environment(entry: &Entry) -> bool {
         .any(|word| word == "$kernelopts")
 }
 
+/// Whether an entry is one to edit: it boots Linux with options of its own. Options that are passed to an
+/// image that holds its command line take that one's place. What is not understood is, so that it is
+/// refused.
+pub fn edited(text: &str) -> bool {
+    if read(text).is_err() {
+        return true;
+    }
+    let lines = lines(text);
+    let has = |key: &str| lines.iter().any(|line| line.key == key);
+    let mut named = lines
+        .iter()
+        .filter(|line| line.key == "title" || BOOTS.contains(&line.key))
+        .filter_map(|line| text.get(line.value.clone()));
+    let others: &[&str] = match has("linux") {
+        true => &["memtest"],
+        false => &["memtest", "windows", "bootmgfw"],
+    };
+    let other = |value: &str| {
+        let value = value.to_ascii_lowercase();
+        others.iter().any(|name| value.contains(name))
+    };
+    (has("linux") || has("options")) && !named.any(other)
+}
+
 /// An entry's text with a wish fulfilled; all else stays.
 ///
 /// # Errors

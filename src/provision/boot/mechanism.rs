@@ -1,9 +1,9 @@
 //! Which of a host's ways to kernel parameters is its own: the one that its next boot goes by, and that
 //! its updates keep. Must not know how a way is gone.
 
-use super::cmdline;
 use super::grub::{self, File};
 use super::initramfs::Initramfs;
+use super::{cmdline, entry};
 use crate::ssh::quote;
 
 /// What was seen on a host that matters for its kernel parameters.
@@ -34,6 +34,8 @@ pub struct Ground {
     pub modprobe: Vec<File>,
     /// Release of the kernel that will boot.
     pub release: String,
+    /// Whether an image of the early file system for that kernel is there.
+    pub early: bool,
     /// What `rpm-ostree kargs` says.
     pub kargs: Option<String>,
     /// Which module for GPU memory is loaded: `ttm` or `amdttm`.
@@ -155,7 +157,9 @@ pub fn mechanism(ground: &Ground) -> Result<Mechanism, String> {
             apply: "proxmox-boot-tool refresh".to_owned(),
         });
     }
-    if !ground.entries.is_empty() && loader != Some(Loader::Grub) {
+    // Where another system's are the only ones, this one boots in another way.
+    let mut own = ground.entries.iter();
+    if own.any(|file| entry::edited(&file.text)) && loader != Some(Loader::Grub) {
         return Ok(Mechanism::Entries);
     }
     if ground.kernel_cmdline.is_some()

@@ -11,6 +11,8 @@ const OWN: &[&str] = &[
     "cryptdevice",
     "cryptkey",
     "hostname",
+    // NixOS starts with a program by a path that holds a hash of the host's own configuration.
+    "init",
     "initrd",
     "ip",
     "luks.name",
@@ -49,7 +51,11 @@ mod tests {
 
     #[test]
     fn what_names_the_machine_is_left_out_and_repeated_parameters_stay_in_order() {
-        let table: [(&str, &[(&str, &str)]); 4] = [
+        let table: [(&str, &[(&str, &str)]); 5] = [
+            (
+                "init=/nix/store/0a1b-nixos-system-halo-25.11/init quiet",
+                &[("quiet", "set")],
+            ),
             (
                 "BOOT_IMAGE=/vmlinuz-6.1 root=UUID=1-2 ro quiet ttm.pages_limit=31457280\n",
                 &[

@@ -94,7 +94,14 @@ linux() {
     if command -v grubby >/dev/null 2>&1; then release=$(grubby --default-kernel 2>/dev/null); fi
     release=${release##*/vmlinuz-}
     if [ -z "$release" ]; then release=$(ls /lib/modules 2>/dev/null | sort -V 2>/dev/null | tail -n 1); fi
-    say release "${release:-$(uname -r)}"
+    release=${release:-$(uname -r)}
+    say release "$release"
+    # Containers, and machines that another one starts, have the tools and no such image.
+    for file in "/boot/initrd.img-$release" "/boot/initramfs-$release.img" "/boot/initrd-$release" \
+        /boot/initramfs-linux*.img /boot/*/"$release"/initrd /efi/*/"$release"/initrd \
+        /boot/efi/*/"$release"/initrd /boot/EFI/Linux/*.efi /efi/EFI/Linux/*.efi; do
+        if [ -e "$file" ]; then say is early; break; fi
+    done
 }
 
 case $(uname -s) in

@@ -140,25 +140,33 @@ fn macos(seen: &Seen, bytes: u64) -> Plan {
 fn linux(seen: &Seen, bytes: u64) -> Result<Plan, String> {
     let ground = &seen.ground;
     let pages = size::pages(bytes, seen.page);
-    let (wish, mut said) = change::wish(ground, pages, &ours(seen));
     let mechanism = mechanism(ground)?;
+    let other = configured(ground, "amdgpu.gttsize").flatten();
+    let next = next_from(ground, &mechanism).zip(other);
+    let wish = change::wish(ground, pages, &ours(seen), next)?;
     let change =
         change::change(ground, &mechanism, &wish).map_err(|(path, refusal)| refusal.of(&path))?;
-    for fault in change::faults(ground) {
-        if !said
-            .iter()
-            .any(|other| fault.contains("both set") && other.contains("gttsize"))
-        {
-            said.push(fault);
-        }
-    }
     Ok(Plan {
         bytes: size::of_pages(pages, seen.page).unwrap_or(bytes),
         mechanism: mechanism.words(),
         set: wish.set,
         change,
-        said,
+        said: change::faults(ground),
     })
+}
+
+/// Where the next boot takes its command line from, by its own way; `None` where it is not known, and
+/// for modprobe.d, of which each file is looked at anyway.
+fn next_from<'a>(ground: &'a Ground, mechanism: &Mechanism) -> Option<&'a str> {
+    let file = match mechanism {
+        Mechanism::Grub { .. } => ground.grub.first(),
+        Mechanism::Grubby => ground.entries.first(),
+        Mechanism::Entries => ground.entries.iter().find(|file| entry::edited(&file.text)),
+        Mechanism::KernelCmdline { .. } => ground.kernel_cmdline.as_ref(),
+        Mechanism::Ostree => return Some(mechanism.words()),
+        Mechanism::Modprobe { .. } | Mechanism::Macos | Mechanism::NixOs => None,
+    };
+    file.map(|file| file.path.as_str())
 }
 
 /// What earlier runs set here.
@@ -177,8 +185,10 @@ pub fn configured(ground: &Ground, name: &str) -> Option<Option<String>> {
     Some(match mechanism(ground).ok()? {
         Mechanism::Macos | Mechanism::NixOs => return None,
         Mechanism::Ostree => of_line(ground.kargs.as_deref()?),
-        Mechanism::Grubby | Mechanism::Entries => {
-            let entry = ground.entries.first()?;
+        Mechanism::Grubby => of_line(&entry::read(&ground.entries.first()?.text).ok()?.options),
+        Mechanism::Entries => {
+            let mut entries = ground.entries.iter();
+            let entry = entries.find(|file| entry::edited(&file.text))?;
             of_line(&entry::read(&entry.text).ok()?.options)
         }
         Mechanism::Grub { .. } => of_line(&grub::read(&ground.grub).ok()?.command_line()),
@@ -363,6 +373,21 @@ mod tests {
                 .unwrap_err()
                 .contains("126GiB")
         );
+    }
+
+    #[test]
+    fn the_other_size_is_refused_where_someone_else_set_it_also_for_the_next_boot() {
+        let grub = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet amdgpu.gttsize=98304\"\n";
+        let waits = halo("BOOT_IMAGE=/v quiet", grub);
+        let said = plan(&waits, Some(96 * GIB), None).unwrap_err();
+        let wanted =
+            "amdgpu.gttsize=98304 is set in /etc/default/grub, and windlass did not set it";
+        assert!(said.starts_with(wanted), "{said}");
+        let mut file = halo("BOOT_IMAGE=/v quiet", "GRUB_CMDLINE_LINUX=\"\"\n");
+        let path = "/etc/modprobe.d/gpu.conf";
+        file.ground.modprobe = vec![File::new(path, "options amdgpu gttsize=98304\n")];
+        let said = plan(&file, Some(96 * GIB), None).unwrap_err();
+        assert!(said.contains(path), "{said}");
     }
 
     #[test]

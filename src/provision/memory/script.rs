@@ -125,6 +125,15 @@ pub fn remember(record: &Record) -> String {
     script
 }
 
+/// For `sh`, whether a file is a loader entry that is gone: an update took its kernel away, and it with
+/// it. That is nobody's change, and an entry without its kernel is not brought back.
+fn went_with_its_kernel(path: &str) -> &'static str {
+    match path.contains("/loader/entries/") && path.ends_with(".conf") {
+        true => "[ ! -e \"$p\" ] && [ ! -L \"$p\" ]",
+        false => "false",
+    }
+}
+
 /// Prints the paths that someone else changed since the run: those that are neither as it left them
 /// nor as they were before.
 pub fn changed_since(record: &Record) -> String {
@@ -132,10 +141,12 @@ pub fn changed_since(record: &Record) -> String {
     for (number, path) in record.files.iter().enumerate() {
         let kept = quote(&kept(&record.run, number));
         let after = quote(&after(&record.run, number));
+        let went = went_with_its_kernel(path);
         let path = quote(path);
         script.push_str(&format!(
             "p=$(real {path})\n\
-             if [ ! -e {after} ] || cmp -s \"$p\" {after}; then :\n\
+             if {went}; then :\n\
+             elif [ ! -e {after} ] || cmp -s \"$p\" {after}; then :\n\
              elif [ -e {kept}.absent ] && [ ! -e \"$p\" ]; then :\n\
              elif cmp -s \"$p\" {kept}; then :\nelse printf '%s\\n' {path}; fi\n"
         ));
@@ -151,9 +162,11 @@ pub fn restore(record: &Record) -> String {
         script.push_str(&format!(
             "p=$(real {path})\n\
              if [ -e {kept}.absent ]; then rm -f -- \"$p\"\n\
+             elif {went}; then :\n\
              elif [ -e {kept} ]; then new=$p.windlass-new; rm -f -- \"$new\"; cp -a -- {kept} \"$new\"\n\
              sync \"$new\" 2>/dev/null || sync; mv -f -- \"$new\" \"$p\"; fi\n",
-            path = quote(path)
+            path = quote(path),
+            went = went_with_its_kernel(path),
         ));
     }
     script.push_str("sync\n");
@@ -243,6 +256,39 @@ mod tests {
         run(ended("r1"));
         let left = std::fs::read_dir(home.path()).unwrap().count();
         assert_eq!(left, 4);
+    }
+
+    #[test]
+    fn a_loader_entry_that_went_with_its_kernel_is_nobodys_change_and_stays_gone() {
+        let home = tempfile::tempdir().unwrap();
+        let undo = home.path().join("undo").display().to_string();
+        let run = |script: String| sh(&script.replace(FOLDER, &undo));
+        let entries = home.path().join("loader/entries");
+        std::fs::create_dir_all(&entries).unwrap();
+        let paths = ["old.conf", "new.conf"].map(|name| entries.join(name));
+        let record = Record {
+            v: VERSION,
+            run: "r1".into(),
+            files: paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+            ..Record::default()
+        };
+        for path in &paths {
+            std::fs::write(path, "linux /v\noptions ro\n").unwrap();
+        }
+        run(begin(&record).unwrap());
+        for path in &record.files {
+            run(write(path, "linux /v\noptions ro set=1\n"));
+        }
+        run(remember(&record));
+        std::fs::remove_file(&paths[0]).unwrap();
+        assert_eq!(run(changed_since(&record)), "");
+        run(restore(&record));
+        assert!(!paths[0].exists());
+        let text = std::fs::read_to_string(&paths[1]).unwrap();
+        assert_eq!(text, "linux /v\noptions ro\n");
     }
 
     #[test]

@@ -220,7 +220,8 @@ enum Unmended {
     Lines(Failure),
 }
 
-/// Puts a run's files back and runs what takes its lines back.
+/// Puts a run's files back and runs what takes its lines back. Those lines may write the files in
+/// another way than they were, so the files are put back once more after them.
 async fn give_back(session: &Session, record: &Record, emitter: &Emitter) -> Result<(), Unmended> {
     must(session, "giving files back", &script::restore(record))
         .await
@@ -230,6 +231,11 @@ async fn give_back(session: &Session, record: &Record, emitter: &Emitter) -> Res
         if let Err(failure) = line(session, undo, emitter).await {
             first.get_or_insert(failure);
         }
+    }
+    if !record.lines.is_empty() {
+        must(session, "giving files back", &script::restore(record))
+            .await
+            .map_err(Unmended::Files)?;
     }
     // The files are as they were: there is nothing more to take back.
     must(session, "ending the record", &script::ended(&record.run))

@@ -1,6 +1,7 @@
 //! A running machine's system on another machine's disk, started from there by its firmware; and a logical
 //! volume that is written to while it is copied.
 
+use std::collections::BTreeSet;
 use std::thread;
 
 use windlass_lab::{Firmware, Hardware};
@@ -10,17 +11,18 @@ use crate::fleet::controller::Ran;
 
 const GIB: u64 = 1 << 30;
 
-/// A small system in a logical volume of h1's second disk, with a writer: the first file and the last one
+/// A small system in two logical volumes of h1's second disk, with a writer: the first file and the last one
 /// say the same number, or the last one the number before.
 const LOGICAL: &str = r#"set -e
 printf 'label: gpt\nsize=70MiB, type=C12A7328-F81F-11D2-BA4B-00A0C93EC93B\nsize=+, type=E6D6D379-F507-44C2-A23C-238F2A3DF928\n' | sfdisk -q /dev/vdb
 udevadm settle
 mkfs.vfat -F 32 -n SMALL /dev/vdb1 >/dev/null
-pvcreate -q /dev/vdb2; vgcreate -q small-group /dev/vdb2; lvcreate -q -y -n root -L 400M small-group
-mkfs.ext4 -q /dev/small-group/root
+pvcreate -q /dev/vdb2; vgcreate -q small-group /dev/vdb2; lvcreate -q -y -n root -L 300M small-group; lvcreate -q -y -n home -L 100M small-group
+mkfs.ext4 -q -L sysroot /dev/small-group/root; mkfs.ext4 -q /dev/small-group/home
 mkdir -p /mnt/sys; mount /dev/small-group/root /mnt/sys; cd /mnt/sys
 mkdir -p etc/ssh usr/bin bin home boot/efi proc sys dev run
-printf '/dev/mapper/small--group-root / ext4 defaults 0 1\nLABEL=SMALL /boot/efi vfat noauto 0 0\n' >etc/fstab
+mount /dev/small-group/home home
+printf '/dev/mapper/small--group-root / ext4 defaults 0 1\n/dev/small-group/home /home ext4 defaults 0 2\nLABEL=SMALL /boot/efi vfat noauto 0 0\n' >etc/fstab
 echo small >etc/hostname; echo 0123456789abcdef0123456789abcdef >etc/machine-id
 head -c 30000000 /dev/urandom >home/noise
 mkdir usr/many; i=0; while [ $i -lt 300 ]; do echo $i >usr/many/$i; i=$((i+1)); done
@@ -36,10 +38,18 @@ sleep 1
 /// product's: digests of programs and libraries, of what is set, of homes.
 const TREE: &str = r#"set -e
 cd /
-tar --sort=name --numeric-owner --xattrs --acls -cf - usr root home opt srv | md5sum
+pax=--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime
+tar --sort=name --numeric-owner --xattrs --acls $pax -cf - usr root home opt srv | md5sum
 find etc ! -type d ! -path etc/hostname ! -path etc/machine-id ! -path etc/fstab ! -path etc/hosts \
     ! -path 'etc/ssh/ssh_host_*' ! -path etc/systemd/network/lab.network ! -path 'etc/windlass*' -print0 |
-    sort -z | tar --null --no-recursion --numeric-owner --xattrs --acls -T - -cf - | md5sum
+    sort -z | tar --null --no-recursion --numeric-owner --xattrs --acls $pax -T - -cf - | md5sum
+"#;
+
+/// The same as lines that a person can compare.
+const LINES: &str = r#"cd /
+find usr root home opt srv etc -printf '%p %y %m %U %G %T@ %n %l\n' | sort
+find usr root home opt srv etc -type f -print0 | sort -z | xargs -0 md5sum
+getfattr -Rdhm - usr root home opt srv etc 2>/dev/null || true
 "#;
 
 /// What the copy says of itself.
@@ -103,12 +113,15 @@ fn a_logical_volume(vms: &Vms) {
         .summary;
     assert_eq!(said["left"].as_array().unwrap().len(), 0, "{said:#}");
     assert_eq!(said["changed_meanwhile"].as_array().unwrap().len(), 0);
-    assert_eq!(vms.sh("h1", "lvs --noheadings -o lv_name").trim(), "root");
+    assert_eq!(
+        vms.sh("h1", "echo $(lvs --noheadings -o lv_name)").trim(),
+        "home root"
+    );
     let seen = vms.sh(
         "h2",
         "mkdir -p /mnt/new; mount -L SMALL /mnt/new; umount /mnt/new\n\
-         part=$(blkid -t TYPE=ext4 -o device | grep vdb); mount $part /mnt/new; cd /mnt/new\n\
-         cat bin/aa usr/zz; cat etc/hostname; grep -c \"^UUID=$(blkid -s UUID -o value $part) / ext4\" etc/fstab; ls usr/many | wc -l\n\
+         part=$(blkid -L sysroot); mount $part /mnt/new; cd /mnt/new\n\
+         cat bin/aa usr/zz; cat etc/hostname; grep -c \"^UUID=$(blkid -s UUID -o value $part) / ext4\" etc/fstab; ls usr/many | wc -l; grep -c '^UUID=.* /home ext4' etc/fstab\n\
          cd /; umount /mnt/new",
     );
     let lines: Vec<&str> = seen.lines().collect();
@@ -118,10 +131,10 @@ fn a_logical_volume(vms: &Vms) {
         "{seen}"
     );
     assert!(number(0) > 10, "nothing was written: {seen}");
-    assert_eq!(lines[2..], ["small2", "1", "300"]);
+    assert_eq!(lines[2..], ["small2", "1", "300", "1"]);
     vms.sh(
         "h1",
-        "pkill -f '[/]run/count'; umount /mnt/sys; vgchange -q -an small-group; wipefs -qaf /dev/vdb2 /dev/vdb",
+        "pkill -f '[/]run/count'; umount /mnt/sys/home /mnt/sys; vgchange -q -an small-group; wipefs -qaf /dev/vdb2 /dev/vdb",
     );
 }
 
@@ -172,7 +185,16 @@ fn whole(firmware: Firmware, before: fn(&Vms), way: fn(&Vms) -> String) -> Vms {
     }
     vms.run(&["verify"]).ended(0);
     vms.say("comparing every file");
-    assert_eq!(vms.sh("h1", TREE), vms.sh("h2", TREE));
+    if vms.sh("h1", TREE) != vms.sh("h2", TREE) {
+        let (ours, theirs) = (vms.sh("h1", LINES), vms.sh("h2", LINES));
+        let other = |a: &str, b: &str| {
+            let known: BTreeSet<&str> = b.lines().collect();
+            let lines = a.lines().filter(|line| !known.contains(line)).take(40);
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let (ours, theirs) = (other(&ours, &theirs), other(&theirs, &ours));
+        panic!("only h1:\n{ours}\nonly h2:\n{theirs}");
+    }
     vms
 }
 

@@ -17,6 +17,23 @@ fn each_package_manager_is_told_versions_and_removals_in_its_own_form() {
 }
 
 #[test]
+fn a_package_of_another_architecture_is_named_as_each_manager_writes_it() {
+    let install = [("glibc:i686".to_owned(), "2.42-4".to_owned())].into();
+    let remove = ["zlib:i686".to_owned()].into();
+    for (installer, wanted) in [
+        ("apt-get", "install glibc:i686=2.42-4 zlib:i686-\n"),
+        (
+            "dnf",
+            "install glibc-2.42-4.i686\ndnf -y remove zlib.i686\n",
+        ),
+        ("zypper", "-- glibc.i686=2.42-4 -zlib.i686\n"),
+    ] {
+        let script = packages(installer, &install, &remove);
+        assert!(script.ends_with(wanted), "{installer}: {script}");
+    }
+}
+
+#[test]
 fn lines_are_taken_back_after_files_and_what_they_write_is_given_back_last() {
     let kept = Change::Kept {
         path: "/boot/x".into(),

@@ -250,6 +250,33 @@ fn a_change_writes_files_and_runs_what_they_need_and_is_empty_when_all_is_so() {
         refusal.of(&path)
     );
 
+    let mut beside = with_entry(host(BY_EFI, &["modprobe"]));
+    beside.entries.extend([
+        File::new(
+            "/boot/loader/entries/windows.conf",
+            "title Windows 11\nefi /EFI/Microsoft/Boot/bootmgfw.efi\noptions x\n",
+        ),
+        File::new(
+            "/boot/loader/entries/memtest.conf",
+            "title Memtest86+\nlinux /memtest86+/memtest.efi\n",
+        ),
+        File::new(
+            "/boot/loader/entries/uki.conf",
+            "title Arch\nuki /EFI/Linux/arch.efi\n",
+        ),
+    ]);
+    assert_eq!(mechanism(&beside), Ok(Mechanism::Entries));
+    let made = change(&beside, &Mechanism::Entries, &pages()).unwrap();
+    let paths: Vec<&str> = made.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["/boot/loader/entries/a.conf"]);
+    beside.entries.remove(0);
+    assert_eq!(
+        mechanism(&beside),
+        Ok(Mechanism::Modprobe { initramfs: None })
+    );
+    beside.tools.clear();
+    assert!(mechanism(&beside).is_err());
+
     let fedora = with_entry(host(BY_GRUB, &["grubby"]));
     let made = change(&fedora, &Mechanism::Grubby, &pages()).unwrap();
     assert_eq!(made.keep, ["/boot/loader/entries/a.conf"]);
@@ -349,16 +376,22 @@ fn what_is_set_wrongly_is_said() {
 #[test]
 fn the_live_module_decides_the_name_and_only_our_own_other_size_goes() {
     let mut ground = host("amdgpu.gttsize=131072", &[]);
-    let (both, said) = wish(&ground, 5, &[]);
+    let said = wish(&ground, 5, &[], None).unwrap_err();
+    assert!(
+        said.contains("set in /proc/cmdline, and windlass did not set it"),
+        "{said}"
+    );
+    let waits = Some(("/etc/default/grub", "131072".to_owned()));
+    let said = wish(&host("quiet", &[]), 5, &[], waits).unwrap_err();
+    assert!(said.contains("set in /etc/default/grub"), "{said}");
+    let both = wish(&host("quiet", &[]), 5, &[], None).unwrap();
     assert_eq!(both.words(), "ttm.pages_limit=5 amdttm.pages_limit=5");
     assert!(both.remove.is_empty());
-    assert!(said[0].contains("did not set"), "{said:?}");
     ground.module = Some("amdttm".into());
     let ours = [Parameter::new("amdgpu.gttsize", "131072")];
-    let (one, said) = wish(&ground, 5, &ours);
+    let one = wish(&ground, 5, &ours, None).unwrap();
     assert_eq!(one.words(), "amdttm.pages_limit=5");
     assert_eq!(one.remove, ["amdgpu.gttsize"]);
-    assert!(said.is_empty());
 }
 
 #[test]
