@@ -16,7 +16,7 @@ cargo xtask demo [ARGUMENTS]   build everything and run `windlass demo ARGUMENTS
 cargo xtask test               all everyday tests, as CI runs them
 cargo xtask test --fast        the same without installing or fetching anything: tests whose
                                fixtures are not there skip themselves and say so
-cargo xtask deep [NAME…]       the tests in virtual machines (at most a quarter of an hour); with names,
+cargo xtask deep [NAME…]       the tests in virtual machines (about half an hour); with names,
                                those whose name contains one
 cargo xtask fixtures           fetch and make the test fixtures
 cargo xtask tiny FILE.gguf     write a small random model

@@ -240,7 +240,10 @@ fn a_system_arrives_whole_with_an_identity_of_its_own_on_a_larger_disk() {
     assert_eq!(&std::fs::read(&to.image).unwrap()[..4], b"GRUB");
     lab.sh(
         "h2",
-        &format!("mkdir -p /mnt/new; mount {}p2 /mnt/new", to.node),
+        &format!(
+            "mkdir -p /mnt/new; until [ -b {node}p2 ]; do sleep 0.05; done; mount {node}p2 /mnt/new",
+            node = to.node
+        ),
     );
     let (ours, theirs) = (
         listing(&lab, "h1", "/mnt/sys"),
@@ -648,8 +651,8 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
     lab.sh(
         "h2",
         &format!(
-            "mkdir -p /mnt/new; mount -o subvol=@ {}p2 /mnt/new",
-            to.node
+            "mkdir -p /mnt/new; until [ -b {node}p2 ]; do sleep 0.05; done; mount -o subvol=@ {node}p2 /mnt/new",
+            node = to.node
         ),
     );
     let numbers = lab.sh("h2", "cat /mnt/new/bin/aa /mnt/new/usr/zz");
