@@ -2,7 +2,7 @@
 """Measures `windlass clone` beside `dd | zstd | ssh` on the same disk, which is half full.
 
     cargo build --release --locked --workspace
-    sudo python3 bench/clone.py                     about five minutes; a table on stdout
+    sudo python3 bench/clone.py                     about two minutes; a table on stdout
     sudo python3 bench/clone.py --rounds 1 --mib 512   a short run: does it work at all
     sudo python3 bench/clone.py --json FILE         also every single figure in FILE
 
