@@ -314,7 +314,7 @@ pub fn faults(ground: &Ground) -> Vec<String> {
 }
 
 /// The other parameter for the size. Both together are not to be set.
-const OTHER_SIZE: &str = "amdgpu.gttsize";
+pub const OTHER_SIZE: &str = "amdgpu.gttsize";
 
 /// The wish for so many pages. `ours`: parameters that earlier runs of windlass set here. `next`: where
 /// the next boot takes its command line from, and what it has there for the other size.

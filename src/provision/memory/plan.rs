@@ -141,7 +141,7 @@ fn linux(seen: &Seen, bytes: u64) -> Result<Plan, String> {
     let ground = &seen.ground;
     let pages = size::pages(bytes, seen.page);
     let mechanism = mechanism(ground)?;
-    let other = configured(ground, "amdgpu.gttsize").flatten();
+    let other = configured(ground, change::OTHER_SIZE).flatten();
     let next = next_from(ground, &mechanism).zip(other);
     let wish = change::wish(ground, pages, &ours(seen), next)?;
     let change =
