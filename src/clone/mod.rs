@@ -7,6 +7,7 @@
 //! - [`layout`]: the partitions of the new disk, fitted to it. Pure.
 //! - [`logical`]: logical volumes of LVM, and what a snapshot of one takes. Pure.
 //! - [`identity`]: what must not be the same on both, and the texts that name partitions. Pure.
+//! - `compare`: what differs between a tree and its copy. Pure.
 //! - [`script`], [`snapshots`], `boot`: what hosts are told to do.
 //! - [`stream`]: the copying and the comparing, by the worker's program on both hosts.
 //! - `plan`: what is to be done.
@@ -15,6 +16,7 @@
 
 pub mod after;
 mod boot;
+mod compare;
 pub mod disks;
 pub mod identity;
 pub mod judge;

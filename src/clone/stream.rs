@@ -1,7 +1,6 @@
 //! The copying and the comparing, by the worker's program on both hosts: bytes go from one to the
 //! other, never through this machine. Must not know what is copied.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
@@ -10,6 +9,7 @@ use windlass_wire::carry::{End, GIVER, Giving, Read, Reading, TAKER, Taking};
 use windlass_wire::host::{Listening, line};
 
 use super::STEP;
+use super::compare::{self, Digests, Verdict};
 use crate::deploy::keys;
 use crate::deploy::remote::conditions;
 use crate::deploy::remote::locks::next_line;
@@ -266,9 +266,6 @@ pub struct Compared {
     pub moved: Vec<String>,
 }
 
-/// A folder's digest, and whether something in it changed.
-type Digests = BTreeMap<String, (String, bool)>;
-
 /// Reads both to the last byte.
 ///
 /// # Errors
@@ -283,7 +280,7 @@ pub async fn compare(pair: &Pair<'_>, folder: &Folder, since: u64) -> Result<Com
     };
     let own = order(&folder.from, folder.live.then_some(since));
     let theirs = order(&folder.to, None);
-    let ((mut ours, _), (copy, files)) = tokio::try_join!(
+    let ((ours, _), (copy, files)) = tokio::try_join!(
         read(pair, pair.from, &own, folder, false),
         read(pair, pair.to, &theirs, folder, true)
     )?;
@@ -292,51 +289,24 @@ pub async fn compare(pair: &Pair<'_>, folder: &Folder, since: u64) -> Result<Com
         ..Compared::default()
     };
     let mut digest = Sha256::new();
-    let mut bad = Vec::new();
     for (path, (sha256, _)) in &copy {
         digest.update(path.as_bytes());
         digest.update(sha256.as_bytes());
-        match ours.remove(path) {
-            Some((own, _)) if own == *sha256 => {}
-            Some((_, true)) => compared.moved.push(path.clone()),
-            // Gone on the source since.
-            None if folder.live => compared.moved.push(path.clone()),
-            Some((_, false)) | None => bad.push(path.clone()),
-        }
     }
-    let mut moved: BTreeSet<String> = compared.moved.iter().cloned().collect();
-    // Made on the source since; or moved there, with all in it.
-    for (path, (_, changed)) in ours {
-        let above = path.rsplit_once('/').map_or("", |(above, _)| above);
-        let with = !path.is_empty() && moved.contains(above);
-        match (changed || with) && folder.live {
-            true => moved.insert(path),
-            false => {
-                bad.push(path);
-                false
-            }
-        };
-    }
-    compared.moved = moved.into_iter().collect();
+    let Verdict { moved, mut bad } = compare::folders(ours, &copy, folder.live);
+    compared.moved = moved;
     // Of a folder in which something changed all else must be the same.
-    let doubtful: Vec<String> = compared.moved.clone();
-    for some in doubtful.chunks(FOLDERS) {
+    for some in compared.moved.chunks(FOLDERS) {
         let part = |order: &Read| Read {
             each: some.to_vec(),
             ..order.clone()
         };
         let (own, theirs) = (part(&own), part(&theirs));
-        let ((mut ours, _), (copy, _)) = tokio::try_join!(
+        let ((ours, _), (theirs, _)) = tokio::try_join!(
             read(pair, pair.from, &own, folder, false),
             read(pair, pair.to, &theirs, folder, false)
         )?;
-        for (path, (sha256, _)) in copy {
-            if let Some((own, false)) = ours.remove(&path)
-                && own != sha256
-            {
-                bad.push(path);
-            }
-        }
+        bad.extend(compare::files(ours, theirs, &copy));
     }
     compared.sha256 = digest
         .finalize()

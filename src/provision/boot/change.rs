@@ -97,6 +97,12 @@ pub fn change(ground: &Ground, mechanism: &Mechanism, wish: &Wish) -> Result<Cha
                 change.file(&old.path, Some(&old.text), new.text);
             }
             run_for_files(&mut change, apply);
+            // The files were written by a run that was killed then, or by hand, and nothing was made
+            // of them.
+            let runs = cmdline::edit(&ground.command_line, wish) == ground.command_line;
+            if change.files.is_empty() && ground.grub_stale && !runs {
+                change.lines.push(again(apply));
+            }
         }
         Mechanism::Entries => {
             let ours = |file: &&File| entry::edited(&file.text);
@@ -132,10 +138,15 @@ pub fn change(ground: &Ground, mechanism: &Mechanism, wish: &Wish) -> Result<Cha
 /// A line to be run after files were written, and again when they are given back.
 fn run_for_files(change: &mut Change, apply: &str) {
     if !change.files.is_empty() {
-        change.lines.push(Line {
-            line: apply.to_owned(),
-            undo: apply.to_owned(),
-        });
+        change.lines.push(again(apply));
+    }
+}
+
+/// A line that is run to go back, too.
+fn again(apply: &str) -> Line {
+    Line {
+        line: apply.to_owned(),
+        undo: apply.to_owned(),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Ground {
     pub grub: Vec<File>,
     /// Where grub.cfg lies.
     pub grub_cfg: Option<String>,
+    /// Whether a file that grub.cfg is made from was written after it: nobody made it anew since.
+    pub grub_stale: bool,
     /// Loader entries.
     pub entries: Vec<File>,
     /// /etc/kernel/cmdline.

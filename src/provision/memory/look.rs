@@ -101,6 +101,7 @@ impl Seen {
                     "nixos" => seen.ground.nixos = true,
                     "ostree" => seen.ground.ostree = true,
                     "proxmox" => seen.ground.proxmox = true,
+                    "grub_stale" => seen.ground.grub_stale = true,
                     "early" => seen.ground.early = true,
                     _ => {}
                 },

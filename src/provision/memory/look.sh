@@ -72,7 +72,12 @@ linux() {
         for file in /etc/default/grub.d/*.cfg; do give grub "$file"; done
     fi
     for file in /boot/grub2/grub.cfg /boot/grub/grub.cfg; do
-        if [ -e "$file" ]; then say grub_cfg "$file"; break; fi
+        [ -e "$file" ] || continue
+        say grub_cfg "$file"
+        for from in /etc/default/grub /etc/default/grub.d/*.cfg; do
+            if [ "$from" -nt "$file" ]; then say is grub_stale; break; fi
+        done
+        break
     done
     for folder in /boot/loader/entries /efi/loader/entries /boot/efi/loader/entries; do
         if [ -d "$folder" ] && [ ! -r "$folder" ]; then say unreadable "$folder"; fi

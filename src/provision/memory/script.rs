@@ -3,7 +3,7 @@
 //!
 //! Each run keeps a folder, [`folder`], that only root reads: `memory.json`, written before the first
 //! change; `files/N`, each file as it was with owner, mode, times and what else the file system has for
-//! it, or `files/N.absent`; `after/N`, as the run left it.
+//! it, or `files/N.absent`; `after/N`, as the run is to leave it, and then as it left it.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,11 +77,15 @@ pub fn lock(holder: &str) -> String {
     )
 }
 
-/// Keeps every file of the record, then writes the record; both are on the disk when it ends.
+/// Keeps every file of the record, and the texts that the first of them are to have, so that also a run
+/// that is killed then can tell another's hand; then writes the record. All is on the disk when it ends.
 ///
 /// # Errors
 /// When the record cannot be written as text.
-pub fn begin(record: &Record) -> Result<String, String> {
+pub fn begin<'a>(
+    record: &Record,
+    texts: impl IntoIterator<Item = &'a str>,
+) -> Result<String, String> {
     let text = serde_json::to_string(record).map_err(|error| error.to_string())?;
     let folder = quote(&folder(&record.run));
     let mut script = format!("set -e\numask 077\n{REAL}mkdir -p {folder}/files {folder}/after\n");
@@ -90,6 +94,10 @@ pub fn begin(record: &Record) -> Result<String, String> {
         script.push_str(&format!(
             "p=$(real {path})\nif [ -e \"$p\" ]; then cp -a -- \"$p\" {kept}; else : >{kept}.absent; fi\n"
         ));
+    }
+    for (number, text) in texts.into_iter().enumerate() {
+        let after = quote(&after(&record.run, number));
+        script.push_str(&format!("printf '%s' {} >{after}\n", quote(text)));
     }
     script.push_str(&format!(
         "printf '%s\\n' {} >{folder}/memory.new\nsync\nmv {folder}/memory.new {folder}/memory.json\n",
@@ -229,11 +237,23 @@ mod tests {
             files: vec![path("link"), path("sub/new.conf")],
             ..Record::default()
         };
-        run(begin(&record).unwrap());
-        for (file, text) in record.files.iter().zip(["new 'x' $y\\n\n", "n"]) {
+        let texts = ["new 'x' $y\\n\n", "n"].map(str::to_owned);
+        let both = || texts.iter().map(String::as_str);
+        run(begin(&record, both()).unwrap());
+        // Killed before the first, between them, after both: nobody else was there.
+        for (file, text) in record.files.iter().zip(both()) {
+            assert_eq!(run(changed_since(&record)), "");
             run(write(file, text));
             run(write(file, text));
         }
+        assert_eq!(run(changed_since(&record)), "");
+        // Killed, and somebody was.
+        std::fs::write(path("sub/new.conf"), "mine").unwrap();
+        assert_eq!(
+            run(changed_since(&record)),
+            format!("{}\n", path("sub/new.conf"))
+        );
+        run(write(&path("sub/new.conf"), "n"));
         run(remember(&record));
         assert_eq!((seen().0.as_str(), seen().1), ("new 'x' $y\\n\n", before.1));
         assert!(
@@ -278,7 +298,7 @@ mod tests {
         for path in &paths {
             std::fs::write(path, "linux /v\noptions ro\n").unwrap();
         }
-        run(begin(&record).unwrap());
+        run(begin(&record, []).unwrap());
         for path in &record.files {
             run(write(path, "linux /v\noptions ro set=1\n"));
         }

@@ -176,7 +176,8 @@ pub async fn apply(
     record: &Record,
     emitter: &Emitter,
 ) -> Result<(), Failure> {
-    let begin = script::begin(record).map_err(Failure::internal)?;
+    let texts = plan.change.files.iter().map(|file| file.after.as_str());
+    let begin = script::begin(record, texts).map_err(Failure::internal)?;
     must(session, "keeping the files as they are", &begin).await?;
     let mut done = 0;
     let made = async {

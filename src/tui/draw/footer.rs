@@ -67,6 +67,9 @@ pub fn tabs(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(Line::from(spans), area);
 }
 
+/// Below so many columns the keys of all screens come first.
+const NARROW: u16 = 60;
+
 /// The last row.
 pub fn footer(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     if let Some((typing, line)) = &model.ui.typing
@@ -95,8 +98,13 @@ pub fn footer(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         spans.push(Span::styled(text, Tone::Careful.style()));
         spans.push(Span::raw("   "));
     }
-    for (name, word) in keys(model) {
-        let more = width(name) + width(word) + 4;
+    let mut keys = keys(model);
+    let room = usize::from(area.width).saturating_sub(taken);
+    if model.ui.size.0 >= NARROW {
+        fitted(&mut keys, room);
+    }
+    for (name, word) in keys {
+        let more = columns((name, word));
         if taken + more > usize::from(area.width) {
             break;
         }
@@ -107,6 +115,18 @@ pub fn footer(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(Line::from(spans), area);
 }
 
+/// Columns that a key takes with its word and the blanks after it.
+fn columns((name, word): (&str, &str)) -> usize {
+    width(name) + width(word) + 4
+}
+
+/// Leaves out what does not fit, and not the last two: how to learn of all others, and how to leave.
+fn fitted(keys: &mut Vec<(&'static str, &'static str)>, room: usize) {
+    while keys.len() > 2 && keys.iter().copied().map(columns).sum::<usize>() > room {
+        keys.remove(keys.len() - 3);
+    }
+}
+
 /// The keys that work now, with their short words; those of the screen first.
 fn keys(model: &Model) -> Vec<(&'static str, &'static str)> {
     let place = model.place();
@@ -115,7 +135,7 @@ fn keys(model: &Model) -> Vec<(&'static str, &'static str)> {
     match place {
         Place::Everywhere | Place::On(_) => {
             let mut all: Vec<_> = Vec::new();
-            if model.ui.size.0 < 60 {
+            if model.ui.size.0 < NARROW {
                 all.extend([("1-6", "screens"), ("?", "help"), ("q", "leave")]);
             }
             if model.ui.screen == Screen::Runs && model.ui.run.is_some() {

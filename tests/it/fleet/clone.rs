@@ -69,6 +69,16 @@ impl Disk {
         );
     }
 
+    /// A shell's wait until the second partition's node is there and the kernel's: a table that was read
+    /// anew gives partitions other numbers, and a node with the old one stands for a moment longer.
+    pub(super) fn wait(&self) -> String {
+        let (node, name) = (&self.node, self.name());
+        format!(
+            "until [ -b {node}p2 ] && [ \"$(stat -c %Hr:%Lr {node}p2)\" = \"$(cat /sys/block/{name}/{name}p2/dev)\" ]; \
+             do sleep 0.05; done"
+        )
+    }
+
     /// What the disk says of itself: names, types and file systems of its partitions.
     fn said(&self) -> String {
         let output = Command::new("sfdisk")
@@ -147,6 +157,7 @@ pub(super) fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
         "btrfs" => "mkfs.btrfs -q -f -L root",
         _ => "mkfs.ext4 -q -F -L root",
     };
+    let wait = disk.wait();
     let options = if kind == "btrfs" { "-o subvol=@" } else { "" };
     let subvolume = match kind.as_str() {
         "btrfs" => format!(
@@ -163,7 +174,7 @@ pub(super) fn with_system(lab: &Lab, host: &str, disk: &Disk, kind: &str) {
         &format!(
             "set -e; mkdir -p /mnt/sys\n\
              printf 'label: gpt\\nsize=1MiB, type=21686148-6449-6E6F-744E-656564454649\\nsize={size}\\n' | sfdisk -q --no-reread {node}\n\
-             partx -a {node}; until [ -b {node}p2 ]; do sleep 0.05; done\n\
+             partx -a {node}; {wait}\n\
              {make} {node}p2; {subvolume}\n\
              mount {options} {node}p2 /mnt/sys; cd /mnt/sys\n\
              printf 'UUID=%s / {kind} defaults 0 1\\n/dev/sdz1 /data ext4 defaults 0 2\\n' $(blkid -p -s UUID -o value {node}p2) >/root/fstab\n\
@@ -241,8 +252,9 @@ fn a_system_arrives_whole_with_an_identity_of_its_own_on_a_larger_disk() {
     lab.sh(
         "h2",
         &format!(
-            "mkdir -p /mnt/new; until [ -b {node}p2 ]; do sleep 0.05; done; mount {node}p2 /mnt/new",
-            node = to.node
+            "mkdir -p /mnt/new; {}; mount {}p2 /mnt/new",
+            to.wait(),
+            to.node
         ),
     );
     let (ours, theirs) = (
@@ -651,8 +663,9 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
     lab.sh(
         "h2",
         &format!(
-            "mkdir -p /mnt/new; until [ -b {node}p2 ]; do sleep 0.05; done; mount -o subvol=@ {node}p2 /mnt/new",
-            node = to.node
+            "mkdir -p /mnt/new; {}; mount -o subvol=@ {}p2 /mnt/new",
+            to.wait(),
+            to.node
         ),
     );
     let numbers = lab.sh("h2", "cat /mnt/new/bin/aa /mnt/new/usr/zz");

@@ -25,8 +25,9 @@ fn on_reboot(lab: &Lab, host: &str, what: &str) {
 fn as_the_copy(disk: &Disk) -> String {
     let (node, name) = (&disk.node, disk.name());
     let number = name.trim_start_matches("loop");
+    let wait = disk.wait();
     format!(
-        "mkdir -p /mnt/copy; until [ -b {node}p2 ]; do sleep 0.05; done; mount {node}p2 /mnt/copy\n\
+        "mkdir -p /mnt/copy; {wait}; mount {node}p2 /mnt/copy\n\
          cp /mnt/copy/etc/ssh/ssh_host_* /etc/ssh/\n\
          for one in machine-id hostname windlass-clone; do cp /mnt/copy/etc/$one /etc/$one; done\n\
          umount /mnt/copy; rm -f /usr/bin/findmnt\n\

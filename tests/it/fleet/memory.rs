@@ -86,6 +86,18 @@ fn memory_is_set_by_grub_waits_for_a_reboot_and_is_given_back_byte_for_byte() {
     assert_eq!(counted(&ran, "h1", "changed"), json!(0));
     assert_eq!(grub(&lab, "h1"), set);
 
+    // Written by a run that was killed then, or by hand: the loader's own file is made anew.
+    lab.sh(
+        "h1",
+        "printf '\\tlinux /vmlinuz ro\\n' >/boot/grub/grub.cfg; touch -d '-1 hour' /boot/grub/grub.cfg",
+    );
+    let ran = run(&lab, &["memory", "set", "8GiB", "--yes"]).ended(5);
+    assert_eq!(counted(&ran, "h1", "changed"), json!(1));
+    assert_eq!(grub(&lab, "h1"), set);
+    assert!(lab.sh("h1", "cat /boot/grub/grub.cfg").contains(SET));
+    let ran = run(&lab, &["memory", "set", "8GiB", "--yes"]).ended(5);
+    assert_eq!(counted(&ran, "h1", "changed"), json!(0));
+
     lab.reboot("h1");
     let ran = run(&lab, &["memory", "show"]).ended(0);
     assert_eq!(of(&ran, "h1")["in_force_bytes"], json!(8 * GIB));

@@ -49,6 +49,28 @@ fn install_way(apply: &str) -> Mechanism {
 }
 
 #[test]
+fn what_grub_was_told_and_never_made_anew_is_made_without_a_file_written() {
+    let text = "GRUB_CMDLINE_LINUX_DEFAULT=\"quiet ttm.pages_limit=31457280\"\n";
+    let mut ground = with_grub(host(BY_GRUB, &["update-grub"]), text);
+    let lines = |ground: &Ground| {
+        let change = change(ground, &mechanism(ground).unwrap(), &pages()).unwrap();
+        assert!(change.files.is_empty(), "{change:?}");
+        change
+            .lines
+            .into_iter()
+            .map(|line| line.line)
+            .collect::<Vec<_>>()
+    };
+    // Made since: it waits for a reboot.
+    assert!(lines(&ground).is_empty());
+    ground.grub_stale = true;
+    assert_eq!(lines(&ground), ["update-grub"]);
+    // In force: what else was written there is not ours to make.
+    ground.command_line = format!("{BY_GRUB} ttm.pages_limit=31457280");
+    assert!(lines(&ground).is_empty());
+}
+
+#[test]
 fn each_host_has_its_own_mechanism() {
     let fedora = with_entry(with_grub(
         host(BY_GRUB, &["grubby", "grub2-mkconfig", "dracut", "modprobe"]),
