@@ -13,8 +13,12 @@ pub fn bootable(
     uefi: bool,
 ) -> String {
     let here = quote(&root(run));
+    let there = match loader {
+        Some((place, loader)) if uefi => is_there(place, loader),
+        _ => String::new(),
+    };
     let mut out = format!(
-        "set -e\n{PATH}cd {here}\n\
+        "set -e\n{PATH}cd {here}\n{there}\
          mkdir -p dev proc sys run\n\
          for one in dev proc sys; do mount --rbind /$one $one; mount --make-rslave $one; done\n\
          mount -t tmpfs tmpfs run\n\
@@ -44,11 +48,35 @@ pub fn bootable(
     out
 }
 
+/// The loader's path in the copy, and a shell's search for it there, whose file system minds no case.
+fn search(place: &str, loader: &str) -> (String, String) {
+    let path = loader.replace('\\', "/");
+    let path = path.trim_start_matches('/').to_owned();
+    let below = place.trim_matches('/');
+    let find = format!(
+        "find {} -type f -ipath {}",
+        quote(below),
+        quote(&format!("{below}/{path}"))
+    );
+    (path, find)
+}
+
+/// Fails unless the copy has the loader: its firmware would find nothing to start.
+fn is_there(place: &str, loader: &str) -> String {
+    let (path, find) = search(place, loader);
+    let said = format!(
+        "{place} has no {path}, which the firmware of the source starts: is its system on the disk that was copied?"
+    );
+    format!(
+        "[ -n \"$({find} | head -n 1)\" ] || {{ echo {} >&2; exit 9; }}\n",
+        quote(&said)
+    )
+}
+
 /// Makes a GRUB for UEFI anew that has the identifier of its file system inside it, as those have that no
 /// distribution signed.
 fn embedded(grub: &str, place: &str, loader: &str) -> String {
-    let path = loader.replace('\\', "/");
-    let path = path.trim_start_matches('/');
+    let (path, find) = search(place, loader);
     let folder = path.rsplit('/').nth(1).unwrap_or_default();
     let how = match folder.is_empty() || folder.eq_ignore_ascii_case("boot") {
         true => "--removable".to_owned(),
@@ -56,10 +84,8 @@ fn embedded(grub: &str, place: &str, loader: &str) -> String {
     };
     let below = place.trim_matches('/');
     format!(
-        "one=$(find {} -type f -ipath {} | head -n 1)\n\
+        "one=$({find} | head -n 1)\n\
          if [ -n \"$one\" ] && grep -aq -e 'search\\.fs_uuid [0-9A-Fa-f]' -e '(lvmid/' \"$one\"; then inside {} --no-nvram {} {how}; fi\n",
-        quote(below),
-        quote(&format!("{below}/{path}")),
         quote(grub),
         quote(&format!("--efi-directory=/{below}")),
     )
@@ -68,6 +94,29 @@ fn embedded(grub: &str, place: &str, loader: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_copy_without_the_loader_that_firmware_is_to_start_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(place.path().join("efi/EFI/Debian")).unwrap();
+        std::fs::write(place.path().join("efi/EFI/Debian/shimx64.efi"), "x").unwrap();
+        let tried = |loader: &str| {
+            let script = is_there("/efi", loader);
+            std::process::Command::new("sh")
+                .args(["-ec", &script])
+                .current_dir(place.path())
+                .output()
+                .unwrap()
+        };
+        assert!(tried("\\EFI\\debian\\shimx64.efi").status.success());
+        let said = tried("\\EFI\\arch\\grubx64.efi");
+        assert_eq!(said.status.code(), Some(9));
+        let said = String::from_utf8(said.stderr).unwrap();
+        assert!(
+            said.starts_with("/efi has no EFI/arch/grubx64.efi"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn a_grub_with_an_identifier_inside_is_made_anew_under_its_own_name() {

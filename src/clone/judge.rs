@@ -48,8 +48,8 @@ pub struct Machine {
     pub swap_files: Vec<(String, u64)>,
     /// Logical volumes.
     pub logical: Vec<Logical>,
-    /// The loader that firmware of UEFI started, `\EFI\…`.
-    pub loader: Option<String>,
+    /// What firmware of UEFI starts, by `efibootmgr -v`.
+    pub entries: String,
 }
 
 impl Machine {
@@ -93,8 +93,14 @@ impl Machine {
                 })
                 .collect(),
             logical: logical::parse(of("lvs")),
-            loader: loader(of("entries"), of("arch")),
+            entries: of("entries").to_owned(),
         })
+    }
+
+    /// The file that firmware of UEFI starts, `\EFI\…`: of the system that runs, or of the one whose EFI
+    /// system partition has the identifier `esp`.
+    pub fn loader(&self, esp: Option<&str>) -> Option<String> {
+        loader(&self.entries, &self.arch, esp)
     }
 
     /// The disk that was asked about.
@@ -129,20 +135,33 @@ pub fn sections(text: &str) -> BTreeMap<String, String> {
     all
 }
 
-/// The file of the entry that the firmware started, by `efibootmgr -v`.
-fn loader(text: &str, arch: &str) -> Option<String> {
+/// The file of the entry that the firmware started, by `efibootmgr -v`. With `esp`, of an entry for that
+/// partition, the one that was started before others.
+fn loader(text: &str, arch: &str, esp: Option<&str>) -> Option<String> {
+    // An entry that names no file means the one that all firmware tries (UEFI specification, 3.5.1.1).
+    let usual = match arch {
+        "aarch64" => "\\EFI\\BOOT\\BOOTAA64.EFI",
+        _ => "\\EFI\\BOOT\\BOOTX64.EFI",
+    };
     let current = text
         .lines()
         .find_map(|line| line.strip_prefix("BootCurrent:"))?
         .trim();
     let entry = format!("Boot{current}");
-    let line = text.lines().find(|line| line.starts_with(&entry))?;
-    // An entry that names no file means the one that all firmware tries (UEFI specification, 3.5.1.1).
+    let started = text.lines().find(|line| line.starts_with(&entry));
+    let line = match esp {
+        None => started?,
+        Some(esp) => {
+            let esp = esp.to_ascii_lowercase();
+            let mut all = started.into_iter().chain(text.lines());
+            match all.find(|line| line.to_ascii_lowercase().contains(&esp)) {
+                Some(line) => line,
+                None => return Some(usual.to_owned()),
+            }
+        }
+    };
     let Some(at) = line.to_ascii_lowercase().find("\\efi\\") else {
-        return Some(match arch {
-            "aarch64" => "\\EFI\\BOOT\\BOOTAA64.EFI".to_owned(),
-            _ => "\\EFI\\BOOT\\BOOTX64.EFI".to_owned(),
-        });
+        return Some(usual.to_owned());
     };
     let rest = line.get(at..)?;
     let end = rest.to_ascii_lowercase().find(".efi")? + 4;
@@ -359,14 +378,23 @@ mod tests {
     fn the_loader_that_was_started_is_found_among_the_entries() {
         let text = "BootCurrent: 0001\nBootOrder: 0001,0000\nBoot0000* Disk\tHD(1,GPT)/File(\\EFI\\BOOT\\BOOTX64.EFI)\nBoot0001* debian\tHD(1,GPT,1)/File(\\EFI\\debian\\shimx64.efi)\n";
         assert_eq!(
-            loader(text, "x86_64").as_deref(),
+            loader(text, "x86_64", None).as_deref(),
             Some("\\EFI\\debian\\shimx64.efi")
         );
-        assert_eq!(loader("BootCurrent: 0009\n", "x86_64"), None);
+        assert_eq!(loader("BootCurrent: 0009\n", "x86_64", None), None);
         let bare = "BootCurrent: 0001\nBoot0001* UEFI Misc Device PciRoot(0x0)/Pci(0x2,0x0)\n";
         assert_eq!(
-            loader(bare, "aarch64").as_deref(),
+            loader(bare, "aarch64", None).as_deref(),
             Some("\\EFI\\BOOT\\BOOTAA64.EFI")
         );
+        // Of another disk than the one that is run from.
+        let two = "BootCurrent: 0001\nBoot0001* debian\tHD(1,GPT,aa-11)/File(\\EFI\\debian\\shimx64.efi)\nBoot0002* arch\tHD(1,GPT,BB-22)/File(\\EFI\\arch\\grubx64.efi)\nBoot0003* old\tHD(1,GPT,aa-11)/File(\\EFI\\old\\x.efi)\n";
+        for (esp, wanted) in [
+            ("bb-22", "\\EFI\\arch\\grubx64.efi"),
+            ("aa-11", "\\EFI\\debian\\shimx64.efi"),
+            ("cc-33", "\\EFI\\BOOT\\BOOTX64.EFI"),
+        ] {
+            assert_eq!(loader(two, "x86_64", Some(esp)).as_deref(), Some(wanted));
+        }
     }
 }

@@ -119,7 +119,7 @@ impl Work<'_> {
         .await?;
         let system = sections(&text);
         let of = |name: &str| system.get(name).cloned().unwrap_or_default();
-        source::place(&mut found.volumes, at, &of("fstab"));
+        source::place(&mut found.volumes, at, &of("fstab"), &from.mounts);
         if let Some((place, number)) = fstab::by_number(&of("fstab"), &found.volumes) {
             return Err(self.from.failed(
                 STEP,
@@ -164,7 +164,12 @@ impl Work<'_> {
                 "its system has no grub-install, and without it nothing would start the copy by a BIOS",
             ));
         }
-        if to.uefi && from.loader.is_none() {
+        let esp = match &self.wish.source {
+            Some(_) => found.volumes.iter().find(|volume| volume.esp),
+            None => None,
+        };
+        let loader = from.loader(esp.and_then(|volume| volume.part_uuid.as_deref()));
+        if to.uefi && loader.is_none() {
             return Err(self.from.failed(
                 STEP,
                 "which loader its firmware starts cannot be read (efibootmgr -v)",
@@ -177,7 +182,7 @@ impl Work<'_> {
             key: hex(8)?,
             resumed: false,
             uefi: to.uefi,
-            loader: from.loader.clone(),
+            loader,
             grub,
             fstab: of("fstab")
                 .strip_suffix('\n')

@@ -11,6 +11,9 @@ pub const BIOS_BOOT: &str = "21686148-6449-6e6f-744e-656564454649";
 /// Type of an EFI system partition.
 pub const ESP: &str = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b";
 
+/// Type of a partition that holds kernels beside one of EFI (the Boot Loader Specification).
+const XBOOTLDR: &str = "bc13c2ff-59e6-4262-a352-b275fd6f7172";
+
 /// A file system or swap of the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
@@ -271,8 +274,25 @@ pub fn subvolumes(volume: &mut Volume, list: &str) -> Option<String> {
     ))
 }
 
+/// Where systemd mounts a boot partition of its own accord when somebody looks there, and unmounts it soon
+/// after; `base`: where the system's root is.
+fn awaited(volume: &Volume, base: &str, mounts: &[Mount]) -> Option<String> {
+    let places: &[&str] = match volume.part_type.as_deref() {
+        Some(ESP) => &["/efi", "/boot/efi", "/boot"],
+        Some(XBOOTLDR) => &["/boot"],
+        _ => &[],
+    };
+    let waits = |place: &&&str| {
+        let at = |mount: &Mount| mount.at.strip_prefix(base) == Some(**place);
+        mounts
+            .iter()
+            .any(|mount| mount.kind == "autofs" && at(mount))
+    };
+    places.iter().find(waits).map(|place| (*place).to_owned())
+}
+
 /// Says of every volume where the system mounts it, by its fstab; `root`: the volume with that file.
-pub fn place(volumes: &mut [Volume], root: usize, text: &str) {
+pub fn place(volumes: &mut [Volume], root: usize, text: &str, mounts: &[Mount]) {
     let entries = fstab::entries(text);
     let base = volumes
         .get(root)
@@ -291,7 +311,9 @@ pub fn place(volumes: &mut [Volume], root: usize, text: &str) {
             Some(_) => None,
             // Mounted without a line: systemd does so with an EFI system partition.
             None => base.as_ref().and_then(|base| {
-                let (at, _) = volume.mounted.first()?;
+                let Some((at, _)) = volume.mounted.first() else {
+                    return awaited(volume, base, mounts);
+                };
                 let below = at.strip_prefix(base.as_str())?;
                 below.starts_with('/').then(|| below.to_owned())
             }),
@@ -318,9 +340,22 @@ mod tests {
             &mut found.volumes,
             1,
             "LABEL=my\\040root / ext4 defaults 0 1\n",
+            &mounts(MOUNTS),
         );
         let places: Vec<_> = found.volumes.iter().map(|v| v.place.as_deref()).collect();
         assert_eq!(places, [Some("/boot/efi"), Some("/"), None]);
+    }
+
+    #[test]
+    fn a_boot_partition_that_systemd_mounts_when_it_is_looked_at_has_its_place() {
+        let text = "1 0 8:2 / / rw - ext4 /dev/nvme0n1p2 rw\n2 1 0:40 / /efi rw - autofs systemd-1 rw,fd=52\n";
+        let blocks = parse(LSBLK, BLKID).unwrap();
+        let mut found = find(&blocks, &mounts(text), &[], None).unwrap();
+        let fstab = "LABEL=my\\040root / ext4 defaults 0 1\n";
+        place(&mut found.volumes, 1, fstab, &mounts(text));
+        assert_eq!(found.volumes[0].place.as_deref(), Some("/efi"));
+        place(&mut found.volumes, 1, fstab, &[]);
+        assert_eq!(found.volumes[0].place, None);
     }
 
     #[test]

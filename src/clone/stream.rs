@@ -1,6 +1,7 @@
 //! The copying and the comparing, by the worker's program on both hosts: bytes go from one to the
 //! other, never through this machine. Must not know what is copied.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use sha2::{Digest as _, Sha256};
@@ -23,6 +24,10 @@ const STARTING: Duration = Duration::from_secs(20);
 const PATIENCE: u64 = 60;
 /// How long an end may say nothing: a file may be long in being written out at the end.
 const SILENCE: Duration = Duration::from_secs(600);
+/// How long the sending end has for its own word when the receiving one ended badly.
+const MOMENT: Duration = Duration::from_secs(3);
+/// How long a whole transfer may take; the receiving end says nothing before its end.
+const WHOLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Folders that are asked for at once, file by file.
 const FOLDERS: usize = 256;
@@ -190,49 +195,67 @@ pub async fn carry(pair: &Pair<'_>, folder: &Folder) -> Result<Copied, Failure> 
         pair.emitter
             .emit(scope.clone(), Event::Transfer { what, done, total });
     };
-    let sum = loop {
-        match next_line::<Giving>(&mut reader, SILENCE).await {
-            Ok(Giving::Begins { at }) => copied.began = at,
-            Ok(Giving::Moved { bytes, .. }) => transfer(bytes, Some(folder.bytes.max(bytes + 1))),
-            Ok(Giving::Again { reason }) => pair.emitter.emit(
-                scope.clone(),
-                Event::log(
-                    Level::Warn,
-                    format!("the connection from {a} broke ({reason}); it is made anew, for {PATIENCE} s"),
-                ),
-            ),
-            Ok(Giving::Done { sum, sent, said, kept }) => {
-                transfer(sum.bytes, Some(sum.bytes));
-                for line in said {
-                    pair.emitter.emit(
-                        Scope::host(a).in_task("copy"),
-                        Event::log(Level::Warn, line),
-                    );
+    let gives = async {
+        loop {
+            match next_line::<Giving>(&mut reader, SILENCE).await {
+                Ok(Giving::Begins { at }) => copied.began = at,
+                Ok(Giving::Moved { bytes, .. }) => {
+                    transfer(bytes, Some(folder.bytes.max(bytes + 1)));
                 }
-                (copied.bytes, copied.sent, copied.kept) = (sum.bytes, sent, kept);
-                break sum;
+                Ok(Giving::Again { reason }) => pair.emitter.emit(
+                    scope.clone(),
+                    Event::log(
+                        Level::Warn,
+                        format!("the connection from {a} broke ({reason}); it is made anew, for {PATIENCE} s"),
+                    ),
+                ),
+                Ok(Giving::Done { sum, sent, said, kept }) => {
+                    transfer(sum.bytes, Some(sum.bytes));
+                    for line in said {
+                        pair.emitter.emit(
+                            Scope::host(a).in_task("copy"),
+                            Event::log(Level::Warn, line),
+                        );
+                    }
+                    (copied.bytes, copied.sent, copied.kept) = (sum.bytes, sent, kept);
+                    return Ok(sum);
+                }
+                Ok(Giving::Failed { reason }) => {
+                    // What the other end says counts there.
+                    return Err(match reason.strip_prefix("the other end: ") {
+                        Some(reason) => failed(b, reason),
+                        None => failed(a, reason),
+                    });
+                }
+                Err(reason) => {
+                    return Err(failed(a, format!("the sending program was lost: {reason}")));
+                }
             }
-            Ok(Giving::Failed { reason }) => {
-                // What the other end says counts there.
-                return Err(match reason.strip_prefix("the other end: ") {
-                    Some(reason) => failed(b, reason),
-                    None => failed(a, reason),
-                });
-            }
-            Err(reason) => return Err(failed(a, format!("the sending program was lost: {reason}"))),
         }
     };
-    let mut reader = BufReader::new(&mut taking.stdout);
-    match next_line::<Taking>(&mut reader, SILENCE).await {
-        Ok(Taking::Done { sum: theirs }) if theirs == sum => {}
-        Ok(Taking::Done { .. }) => return Err(failed(b, "other bytes came than were sent")),
-        Ok(Taking::Failed { reason }) => return Err(failed(b, reason)),
-        Err(reason) => {
-            return Err(failed(
+    let mut theirs = BufReader::new(&mut taking.stdout);
+    let takes = async {
+        match next_line::<Taking>(&mut theirs, WHOLE).await {
+            Ok(Taking::Done { sum }) => Ok(sum),
+            Ok(Taking::Failed { reason }) => Err(failed(b, reason)),
+            Err(reason) => Err(failed(
                 b,
                 format!("the receiving program was lost: {reason}"),
-            ));
+            )),
         }
+    };
+    let (sum, theirs) = both(gives, takes, (SILENCE, MOMENT), || {
+        failed(
+            b,
+            format!(
+                "the receiving program said nothing for {} s",
+                SILENCE.as_secs()
+            ),
+        )
+    })
+    .await?;
+    if sum != theirs {
+        return Err(failed(b, "other bytes came than were sent"));
     }
     let seconds = begun.elapsed().as_secs_f64().max(0.001);
     #[allow(clippy::cast_precision_loss, reason = "for people")]
@@ -253,6 +276,34 @@ pub async fn carry(pair: &Pair<'_>, folder: &Folder) -> Result<Copied, Failure> 
         ),
     );
     Ok(copied)
+}
+
+/// What both ends come to; the first that fails ends it: a receiving end that is lost is told of at once,
+/// and not when the sending one has waited for it in vain. The receiving one has `silence` after the
+/// other and fails with `silent` then; the sending one has a `moment` when the receiving one failed.
+async fn both<A, B>(
+    giving: impl Future<Output = Result<A, Failure>>,
+    taking: impl Future<Output = Result<B, Failure>>,
+    (silence, moment): (Duration, Duration),
+    silent: impl FnOnce() -> Failure,
+) -> Result<(A, B), Failure> {
+    let (mut giving, mut taking) = (pin!(giving), pin!(taking));
+    tokio::select! {
+        biased;
+        sum = &mut giving => {
+            let sum = sum?;
+            let theirs = tokio::time::timeout(silence, taking).await;
+            Ok((sum, theirs.unwrap_or_else(|_| Err(silent()))?))
+        }
+        theirs = &mut taking => match theirs {
+            Ok(theirs) => Ok((giving.await?, theirs)),
+            // It may only say that the other gave up, which says itself why.
+            Err(failure) => match tokio::time::timeout(moment, giving).await {
+                Ok(Err(first)) => Err(first),
+                _ => Err(failure),
+            },
+        },
+    }
 }
 
 /// What comparing came to.
@@ -396,5 +447,49 @@ async fn read(
                 ));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::{pending, ready};
+
+    type Said = Result<u8, Failure>;
+
+    fn bad(host: &str) -> Said {
+        Err(failed(host, "it broke"))
+    }
+
+    async fn later(said: Said) -> Said {
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+        said
+    }
+
+    async fn came(
+        gives: impl Future<Output = Said>,
+        takes: impl Future<Output = Said>,
+    ) -> Result<(u8, u8), String> {
+        let short = Duration::from_millis(20);
+        let silent = || failed("silent", "it broke");
+        both(gives, takes, (short, short), silent)
+            .await
+            .map_err(|failure| failure.message.split(':').next().unwrap().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_first_end_that_fails_ends_a_transfer_and_the_one_that_gave_up_says_why() {
+        assert_eq!(came(later(Ok(1)), ready(Ok(2))).await, Ok((1, 2)));
+        assert_eq!(came(ready(Ok(1)), later(Ok(2))).await, Ok((1, 2)));
+        // Killed, while the sender waits for it to come back.
+        assert_eq!(came(pending(), ready(bad("b"))).await, Err("b".into()));
+        assert_eq!(
+            came(later(bad("a")), ready(bad("b"))).await,
+            Err("a".into())
+        );
+        assert_eq!(came(ready(bad("a")), pending()).await, Err("a".into()));
+        assert_eq!(came(ready(Ok(1)), pending()).await, Err("silent".into()));
     }
 }

@@ -9,7 +9,7 @@ use super::argument::{Argument, Form};
 use super::verify::{found, reference, seen};
 use super::work::{Acted, Done, Reached, Work};
 use crate::deploy::remote::locks;
-use crate::event::{Failure, Status};
+use crate::event::{Event, Failure, FailureKind, Level, Scope, Status};
 use crate::facts::{Facts, Settings};
 use crate::figures::counted;
 use crate::provision::align::{self, Plan, plan::needs_ground, work as doing};
@@ -106,11 +106,17 @@ async fn one(
     };
     let name = host.name();
     let ground = match needs_ground(comparison, name) {
-        true => Some(
-            doing::ground(&host.session)
-                .await
-                .map_err(|failure| failure.at(work.task))?,
-        ),
+        true => match doing::ground(&host.session).await {
+            Ok(ground) => Some(ground),
+            // A file that is no text keeps only kernel parameters from being changed.
+            Err(failure) if failure.kind == FailureKind::Host => {
+                let scope = Scope::host(name).in_task(work.task);
+                let event = Event::log(Level::Warn, failure.message);
+                work.context.emitter.emit(scope, event);
+                None
+            }
+            Err(failure) => return Err(failure.at(work.task)),
+        },
         false => None,
     };
     let data = host.host.data.parse().ok();

@@ -444,6 +444,22 @@ fn packages_and_differences_are_tasks_and_a_check_changes_nothing() {
     run(&lab, &["align", "--undo", undo, "--yes"]).ended(5);
     assert_eq!((kept(&lab, "h2"), grub(&lab, "h2")), before);
 
+    // A file that is no text keeps from what depends on it, and from nothing else.
+    lab.sh(
+        "h2",
+        "printf 'options made_up x=\\351\\n' >/etc/modprobe.d/latin.conf",
+    );
+    std::fs::write(
+        &file,
+        "[[tasks]]\nname = \"same\"\nregister = \"same\"\nalign = { against = \"h1\" }\n",
+    )
+    .unwrap();
+    let ran = run(&lab, &play).ended(0);
+    let same = &ran.summary["results"]["same"]["hosts"]["h2"];
+    assert_ne!(same["by_hand"], 0, "{same}");
+    let packages = lab.sh("h2", "dpkg-query -W odd even 2>/dev/null || :");
+    assert_eq!(packages, "even\t1.1\n");
+
     std::fs::write(
         &file,
         "[[tasks]]\nname = \"nothing\"\npackage = \"no-such-package\"\n",

@@ -518,6 +518,17 @@ fn a_cut_link_is_survived_and_killed_ends_leave_a_disk_that_is_told_unfinished()
     assert_eq!(last(&said)["unfinished"], true);
     to.is_unfinished();
 
+    // The receiver, which is told of though the sender would wait for it a while.
+    let (mut child, said) = begun(&lab, &from, &to);
+    lab.sh("h2", "pkill -9 -f '[w]indlass-worker carry take'");
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
+    assert!(
+        message.contains("h2: the receiving program was lost") && message.contains("unfinished"),
+        "{message}"
+    );
+    to.is_unfinished();
+
     // The link, for ten seconds.
     let (mut child, said) = begun(&lab, &from, &to);
     lab.cut("h1", Cut::Silent);
