@@ -10,6 +10,7 @@ use crate::cli::work::{Outcome, Work};
 use crate::deploy::remote::locks;
 use crate::event::{Event, Failure, Scope, Status};
 use crate::inventory::Inventory;
+use crate::provision::lock;
 use crate::provision::memory::{self, STEP, plan, work as doing};
 use crate::provision::reboot as rebooting;
 
@@ -107,7 +108,7 @@ fn told(work: &Work, one: &Looked, done: Result<Option<Failure>, Failure>) -> Op
 
 /// Takes all runs of a host back, the newest first.
 async fn take(work: &Work, one: &Looked) -> Result<(), Failure> {
-    let _lock = doing::lock(&one.session, &locks::holder(&work.run)).await?;
+    let _lock = lock::hold(&one.session, &locks::holder(&work.run)).await?;
     for record in &one.seen.records {
         doing::take_back(&one.session, record, &work.emitter).await?;
     }

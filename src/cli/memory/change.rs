@@ -10,6 +10,7 @@ use crate::deploy::remote::locks;
 use crate::event::{Event, Failure, FailureKind, Level, Scope, Status};
 use crate::figures;
 use crate::inventory::{Inventory, diff};
+use crate::provision::lock;
 use crate::provision::memory::{self, Plan, STEP, Way, plan, script, work as doing};
 use crate::provision::reboot as rebooting;
 
@@ -309,6 +310,6 @@ async fn roll_back(
     session: &crate::ssh::Session,
     record: &memory::Record,
 ) -> Result<(), Failure> {
-    let _lock = doing::lock(session, &locks::holder(&work.run)).await?;
+    let _lock = lock::hold(session, &locks::holder(&work.run)).await?;
     doing::take_back(session, record, &work.emitter).await
 }

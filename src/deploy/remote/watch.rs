@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, timeout};
 use windlass_wire::telemetry::{HeadEvent, HeadStatus};
@@ -33,6 +34,9 @@ const RATES_EVERY: f64 = 0.5;
 const QUIET: Duration = Duration::from_millis(1_500);
 /// Lines of a lost worker's log that are looked through for its reason.
 const LAST_LINES: u32 = 40;
+/// How often that log is read until it has the reason, and the pause between.
+const REASON_TRIES: u32 = 3;
+const REASON_PAUSE: Duration = Duration::from_millis(300);
 
 /// What is told besides events.
 pub enum Told {
@@ -136,6 +140,7 @@ async fn once(context: &Context, told: &UnboundedSender<Told>) -> Result<(), Fai
             &context.paths.runtime,
             &name,
         )?);
+        let restarts = restarts(&sites, &record).await;
         let followed = follow(context, &sites, &record, &head, told).await;
         match followed {
             End::Deaf => return Ok(()),
@@ -143,7 +148,7 @@ async fn once(context: &Context, told: &UnboundedSender<Told>) -> Result<(), Fai
                 if !tell(Told::Trouble(reason)) {
                     return Ok(());
                 }
-                tell_workers(&sites, &record, &context.emitter).await?;
+                tell_workers(&sites, &record, &restarts, &context.emitter).await?;
                 tokio::time::sleep(PAUSES[0]).await;
             }
         }
@@ -304,9 +309,7 @@ async fn other(
             let Some(site) = sites.iter().find(|site| site.name() == host) else {
                 return;
             };
-            if let Ok(lines) = deployment::last_log(&site.place, &record.cluster, LAST_LINES).await
-                && let Some(why) = why(&lines)
-            {
+            if let Some(why) = reason(site, record).await {
                 let worker = WorkerEvent {
                     message: Some(why),
                     ..WorkerEvent::new(WorkerState::Lost)
@@ -318,17 +321,52 @@ async fn other(
     }
 }
 
-/// With no head to ask, what the keepers of the workers say, and why those ended that did.
+/// Why a worker ended, from its log, into which its keeper may write only a moment later.
+async fn reason(site: &Site, record: &Record) -> Option<String> {
+    let mut tries = REASON_TRIES;
+    loop {
+        tries -= 1;
+        let lines = deployment::last_log(&site.place, &record.cluster, LAST_LINES).await;
+        let why = why(&lines.ok()?);
+        if why.is_some() || tries == 0 {
+            return why;
+        }
+        tokio::time::sleep(REASON_PAUSE).await;
+    }
+}
+
+/// How often each stage's keeper has started its worker again, where it counts that.
+async fn restarts(sites: &[Site], record: &Record) -> BTreeMap<u32, u32> {
+    let asked = record.stages.iter().map(|stage| async move {
+        let site = sites.iter().find(|site| site.name() == stage.host)?;
+        let look = deployment::look(&site.place, &record.cluster).await.ok()?;
+        Some((stage.stage, look.restarts?))
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// With no head to ask, what the keepers of the workers say, and why those ended that did. One that its
+/// keeper has started again since `restarts` ended too.
 ///
 /// # Errors
 /// When a host cannot be asked: then its connection is to be made again.
-async fn tell_workers(sites: &[Site], record: &Record, emitter: &Emitter) -> Result<(), Failure> {
+async fn tell_workers(
+    sites: &[Site],
+    record: &Record,
+    restarts: &BTreeMap<u32, u32>,
+    emitter: &Emitter,
+) -> Result<(), Failure> {
     for stage in &record.stages {
         let Some(site) = sites.iter().find(|site| site.name() == stage.host) else {
             continue;
         };
         let look = deployment::look(&site.place, &record.cluster).await?;
-        if look.state == "active" {
+        let before = restarts.get(&stage.stage);
+        let again = look
+            .restarts
+            .zip(before)
+            .is_some_and(|(now, before)| now > *before);
+        if look.state == "active" && !again {
             continue;
         }
         // Its keeper was told to stop it: that is no loss.
@@ -338,10 +376,12 @@ async fn tell_workers(sites: &[Site], record: &Record, emitter: &Emitter) -> Res
                 ..WorkerEvent::new(WorkerState::Stopped)
             }
         } else {
-            let lines = deployment::last_log(&site.place, &record.cluster, LAST_LINES).await?;
-            let state = || format!("its worker is {}", look.state);
+            let state = || match again {
+                true => "its worker ended and was started again".to_owned(),
+                false => format!("its worker is {}", look.state),
+            };
             WorkerEvent {
-                message: Some(why(&lines).unwrap_or_else(state)),
+                message: Some(reason(site, record).await.unwrap_or_else(state)),
                 ..WorkerEvent::new(WorkerState::Lost)
             }
         };

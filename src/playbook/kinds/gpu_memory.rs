@@ -13,6 +13,7 @@ use crate::figures;
 use crate::inventory::{diff, key};
 use crate::playbook::expression::Template;
 use crate::provision::boot::change::faults;
+use crate::provision::lock;
 use crate::provision::memory::{self, Plan, Seen, Way, plan, work as doing};
 
 /// The kind.
@@ -189,7 +190,7 @@ async fn reset(work: &Work<'_>, host: &Reached) -> Result<Done, Failure> {
     let at = |failure: Failure| failure.at(work.task);
     {
         let holder = locks::holder(&work.context.run);
-        let _lock = doing::lock(&host.session, &holder).await.map_err(at)?;
+        let _lock = lock::hold(&host.session, &holder).await.map_err(at)?;
         for record in &seen.records {
             doing::take_back(&host.session, record, &work.steps())
                 .await

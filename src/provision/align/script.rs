@@ -15,8 +15,6 @@ use crate::ssh::quote;
 
 /// Where runs keep what takes them back.
 const FOLDER: &str = "/var/lib/windlass/undo";
-/// The lock of runs that change a host; the worker's `lock` takes the same.
-const LOCK: &str = "/var/lib/windlass/lock";
 /// Why a host is to be rebooted, a file per run. The next start takes it away.
 const REBOOT: &str = "/run/windlass-reboot";
 /// The version of the record's form.
@@ -90,19 +88,6 @@ impl Record {
 /// The folder of a run.
 pub fn folder(run: &str) -> String {
     format!("{FOLDER}/{run}")
-}
-
-/// Takes the lock, says so, and holds it until the input ends.
-pub fn lock(holder: &str) -> String {
-    format!(
-        "umask 077\nmkdir -p {parent} && exec 9<>{lock} || {{ echo failed; exit 1; }}\n\
-         command -v flock >/dev/null || {{ echo absent; cat >/dev/null; exit 0; }}\n\
-         if flock -n 9; then printf '%s\\n' {holder} >{lock}; echo held; cat >/dev/null; : >{lock}; \
-         else printf 'taken '; head -n 1 {lock}; fi\n",
-        parent = "/var/lib/windlass",
-        lock = LOCK,
-        holder = quote(holder),
-    )
 }
 
 /// Looks that files are still as they were when the change was planned, keeps those that will be

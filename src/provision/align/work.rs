@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, BufReader};
-
 use super::STEP;
 use super::change::Change;
 use super::plan::Plan;
@@ -12,14 +10,15 @@ use super::script::{self, Record, VERSION};
 use crate::event::{Failure, FailureKind};
 use crate::facts::settings;
 use crate::provision::boot::Ground;
+use crate::provision::lock::{self, Lock};
 use crate::provision::memory;
-use crate::ssh::{Caps, Session, Stream, quote};
+use crate::ssh::{Caps, Session, quote};
 
 /// How long a package manager may take.
 const LONG: Duration = Duration::from_secs(1800);
 /// How long files may take to be on the disk: a large model that was just written is before them.
 const KEEPING: Duration = Duration::from_secs(600);
-/// How long a host may take to say whether its lock is free.
+/// How long anything else of ours may take there.
 const SOON: Duration = Duration::from_secs(20);
 
 fn caps(time: Duration) -> Caps {
@@ -39,47 +38,17 @@ fn failed(session: &Session, step: &str, what: impl Into<String>) -> Failure {
     .at(step)
 }
 
-/// A host that is held for this run. Dropping it gives it back.
-struct Lock {
-    _stream: Stream,
-}
-
-/// Holds a host against other runs that change it.
+/// Holds a host against other runs that change it; one that cannot be held is not changed.
 async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
-    let mut stream = session
-        .open("take the lock", &script::lock(holder), true)
-        .await
-        .map_err(|error| error.failure(session.host()))?;
-    let mut line = String::new();
-    let read = async {
-        let mut reader = BufReader::new(tokio::io::AsyncReadExt::take(&mut stream.stdout, 4096));
-        reader.read_line(&mut line).await
-    };
-    let read = tokio::time::timeout(SOON, read).await;
-    match (read, line.trim_end()) {
-        (Ok(Ok(_)), "held") => Ok(Lock { _stream: stream }),
-        (Ok(Ok(_)), "absent") => Err(failed(
-            session,
-            "lock",
-            "there is no flock, so another run could change this host at the same time; install util-linux there",
-        )),
-        (Ok(Ok(_)), said) if said.starts_with("taken ") => {
-            let by = said.strip_prefix("taken ").unwrap_or_default();
-            let by: String = by.chars().filter(|c| !c.is_control()).collect();
-            Err(failed(
-                session,
-                "lock",
-                format!(
-                    "{by} is changing this host; nothing was changed. Wait until that run ends, or end it"
-                ),
-            ))
-        }
-        _ => Err(failed(
-            session,
-            "lock",
-            "the lock in /var/lib/windlass could not be taken",
-        )),
+    let lock = lock::hold(session, holder).await?;
+    if lock.keeps_off {
+        return Ok(lock);
     }
+    Err(failed(
+        session,
+        "lock",
+        "there is no flock, so another run could change this host at the same time; install util-linux there",
+    ))
 }
 
 /// Where administration's programs are; a login's own path may lack it.

@@ -11,8 +11,6 @@ use crate::ssh::quote;
 
 /// Where runs keep what takes them back.
 const FOLDER: &str = "/var/lib/windlass/undo";
-/// The lock of runs that change a host; the worker's `lock` takes the same.
-const LOCK: &str = "/var/lib/windlass/lock";
 /// Version of the record's form.
 pub const VERSION: u32 = 1;
 
@@ -64,17 +62,6 @@ pub fn kept(run: &str, number: usize) -> String {
 
 fn after(run: &str, number: usize) -> String {
     format!("{}/after/{number}", folder(run))
-}
-
-/// Takes the lock, says so, and holds it until the input ends.
-pub fn lock(holder: &str) -> String {
-    format!(
-        "umask 077\nmkdir -p /var/lib/windlass && exec 9<>{LOCK} || {{ echo failed; exit 1; }}\n\
-         command -v flock >/dev/null || {{ echo absent; exec cat >/dev/null; }}\n\
-         if flock -n 9; then printf '%s\\n' {holder} >{LOCK}; echo held; cat >/dev/null; : >{LOCK}\n\
-         else printf 'taken '; head -n 1 {LOCK}; fi\n",
-        holder = quote(holder),
-    )
 }
 
 /// Keeps every file of the record, and the texts that the first of them are to have, so that also a run

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-
 use super::STEP;
 use super::plan::Plan;
 use super::script::{self, Record, VERSION};
-use crate::event::{Emitter, Event, Failure, FailureKind, Scope, Stream as Side};
-use crate::ssh::{Caps, Output, Session, Stream};
+use crate::event::{Emitter, Event, Failure, FailureKind, Scope, Stream};
+use crate::provision::lock;
+use crate::ssh::{Caps, Output, Session};
 
 /// How long one line of the host's own tools may take: an initramfs for several kernels takes minutes.
 const LONG: Duration = Duration::from_secs(1800);
@@ -30,40 +29,6 @@ pub fn failed(host: &str, what: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Host, format!("{host}: {what}"))
         .on(host)
         .at(STEP)
-}
-
-/// A host that is held for this run. Dropping it gives it back.
-pub struct Lock {
-    _stream: Stream,
-}
-
-/// Holds a host against other runs that change it.
-///
-/// # Errors
-/// When another run holds it, named; or it cannot be held.
-pub async fn lock(session: &Session, holder: &str) -> Result<Lock, Failure> {
-    let host = session.host();
-    let mut stream = session
-        .open("take the lock", &script::lock(holder), true)
-        .await
-        .map_err(|error| error.failure(host))?;
-    let mut line = String::new();
-    let mut reader = BufReader::new((&mut stream.stdout).take(4096));
-    let read = tokio::time::timeout(SOON, reader.read_line(&mut line)).await;
-    match (read, line.trim_end()) {
-        (Ok(Ok(_)), "held" | "absent") => Ok(Lock { _stream: stream }),
-        (Ok(Ok(_)), said) if said.starts_with("taken ") => Err(failed(
-            host,
-            format!(
-                "{} is changing this host; nothing was changed. Wait until that run ends, or end it",
-                plain(said.strip_prefix("taken ").unwrap_or_default())
-            ),
-        )),
-        _ => Err(failed(
-            host,
-            "the lock in /var/lib/windlass could not be taken",
-        )),
-    }
 }
 
 fn plain(text: &str) -> String {
@@ -107,8 +72,8 @@ async fn line(session: &Session, line: &str, emitter: &Emitter) -> Result<(), Fa
         .await
         .map_err(|error| error.failure(host))?;
     for (stream, bytes) in [
-        (Side::Stdout, &output.stdout),
-        (Side::Stderr, &output.stderr),
+        (Stream::Stdout, &output.stdout),
+        (Stream::Stderr, &output.stderr),
     ] {
         if !bytes.is_empty() {
             let text = String::from_utf8_lossy(bytes).into_owned();
@@ -162,7 +127,7 @@ pub async fn make(
     if plan.change.is_empty() {
         return Ok(());
     }
-    let _lock = lock(session, holder).await?;
+    let _lock = lock::hold(session, holder).await?;
     apply(session, plan, &record(run, plan), emitter).await
 }
 

@@ -41,7 +41,9 @@ impl Vms {
         let machines =
             Machines::up(&folder, &image, wanted, true).unwrap_or_else(|error| panic!("{error}"));
         let home = machines.place().folder().join("home");
-        std::fs::create_dir_all(&home).unwrap();
+        // An emulated machine may take half a minute for a login when several work at once.
+        std::fs::create_dir_all(home.join(".ssh")).unwrap();
+        std::fs::write(home.join(".ssh/config"), "Host *\n  ConnectTimeout 90\n").unwrap();
         let vms = Self {
             machines,
             home,

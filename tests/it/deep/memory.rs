@@ -58,7 +58,7 @@ fn memory_set_through_grub_is_in_the_kernel_after_a_reboot_and_comes_back_byte_f
     let ran = set(&["--reboot-timeout", "20"]).ended(1);
     let said = ran.message().to_owned();
     assert!(said.contains("did not come back within 20 s"), "{said}");
-    assert_eq!(ran.summary["error"]["host"], "h1");
+    assert_eq!(ran.summary["error"]["host"], "h1", "{said}");
     assert_eq!(ran.summary["hosts"]["h2"]["skipped"], json!(1));
     assert_eq!((seen("h2"), vms.boot("h2")), (before[1].clone(), untouched));
 

@@ -1,12 +1,10 @@
-//! Cloning between hosts whose disks are loop devices: what arrives, what is refused, and that no disk
-//! looks done that is not.
+//! Cloning between hosts whose disks are loop devices: what arrives and what is refused.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use super::controller::{Ran, run};
-use crate::lab::{Cut, Kind, Lab, absent};
+use crate::lab::{Kind, Lab, absent};
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -27,7 +25,7 @@ pub(super) fn lacks(programs: &[&str]) -> bool {
 /// A disk of a host: a loop device of the machine, whose nodes the host is shown as udev would.
 pub(super) struct Disk {
     pub(super) node: String,
-    image: PathBuf,
+    pub(super) image: PathBuf,
 }
 
 impl Disk {
@@ -80,7 +78,7 @@ impl Disk {
     }
 
     /// What the disk says of itself: names, types and file systems of its partitions.
-    fn said(&self) -> String {
+    pub(super) fn said(&self) -> String {
         let output = Command::new("sfdisk")
             .args(["--dump"])
             .arg(&self.image)
@@ -91,7 +89,7 @@ impl Disk {
 
     /// Asserts that nothing would take it for a system.
     #[track_caller]
-    fn is_unfinished(&self) {
+    pub(super) fn is_unfinished(&self) {
         let said = self.said();
         let parts: Vec<&str> = said
             .lines()
@@ -196,7 +194,7 @@ pub(super) fn token(lab: &Lab, from: &Disk, to: &Disk) -> String {
     ran.summary["confirm"].as_str().unwrap().to_owned()
 }
 
-fn cloned(lab: &Lab, from: &Disk, to: &Disk) -> Ran {
+pub(super) fn cloned(lab: &Lab, from: &Disk, to: &Disk) -> Ran {
     let token = token(lab, from, to);
     clone(lab, from, to, &["--confirm", &token])
 }
@@ -433,266 +431,4 @@ fn a_smaller_disk_is_fitted_and_one_too_small_is_refused_with_figures() {
     );
     let ran = clone(&lab, &from, &to, &["--check"]).ended(1);
     assert!(ran.message().contains("needs"), "{}", ran.message());
-}
-
-/// Starts a clone in the background and waits until bytes have moved.
-fn begun(lab: &Lab, from: &Disk, to: &Disk) -> (Child, PathBuf) {
-    let token = token(lab, from, to);
-    let said = lab.home().join("said");
-    let file = std::fs::File::create(&said).unwrap();
-    let child = lab
-        .windlass(&[
-            "--json",
-            "clone",
-            "h1",
-            "h2",
-            "--source",
-            &from.node,
-            "--disk",
-            &to.node,
-            "--confirm",
-            &token,
-        ])
-        .stdout(file)
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    until(&said, "\"transfer\"");
-    (child, said)
-}
-
-fn until(said: &Path, wanted: &str) {
-    let end = Instant::now() + Duration::from_secs(60);
-    let text = || std::fs::read_to_string(said).unwrap_or_default();
-    while !text()
-        .lines()
-        .any(|line| line.contains(wanted) && line.contains("\"copy\""))
-    {
-        assert!(Instant::now() < end, "no {wanted}: {}", text());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn last(said: &Path) -> serde_json::Value {
-    let text = std::fs::read_to_string(said).unwrap();
-    serde_json::from_str(text.lines().last().unwrap()).unwrap()
-}
-
-#[test]
-fn a_cut_link_is_survived_and_killed_ends_leave_a_disk_that_is_told_unfinished() {
-    if lacks(&["sfdisk", "mkfs.ext4", "setfacl", "setcap", "setfattr"]) {
-        return;
-    }
-    let lab = Lab::with(&[("h1", Kind::Root), ("h2", Kind::Root)], |wanted| {
-        wanted.rate = Some("100mbit".to_owned());
-    });
-    let (from, to) = (
-        Disk::new(&lab, "h1", 400 * MIB),
-        Disk::new(&lab, "h2", 400 * MIB),
-    );
-    with_system(&lab, "h1", &from, "ext4");
-    lab.sh(
-        "h1",
-        "head -c 60000000 /dev/urandom >/mnt/sys/home/more; sync",
-    );
-
-    // The controller.
-    let (mut child, _) = begun(&lab, &from, &to);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    for host in ["h1", "h2"] {
-        lab.wait_for(host, "! pgrep -f '[w]indlass-worker carry'");
-    }
-    to.is_unfinished();
-
-    // The sender.
-    let (mut child, said) = begun(&lab, &from, &to);
-    lab.sh("h1", "pkill -9 -f '[w]indlass-worker carry give'");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
-    assert!(
-        message.contains("h1: the sending program was lost") && message.contains("unfinished"),
-        "{message}"
-    );
-    assert!(!message.contains('\n'), "{message}");
-    assert_eq!(last(&said)["unfinished"], true);
-    to.is_unfinished();
-
-    // The receiver, which is told of though the sender would wait for it a while.
-    let (mut child, said) = begun(&lab, &from, &to);
-    lab.sh("h2", "pkill -9 -f '[w]indlass-worker carry take'");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
-    assert!(
-        message.contains("h2: the receiving program was lost") && message.contains("unfinished"),
-        "{message}"
-    );
-    to.is_unfinished();
-
-    // The link, for ten seconds.
-    let (mut child, said) = begun(&lab, &from, &to);
-    lab.cut("h1", Cut::Silent);
-    std::thread::sleep(Duration::from_secs(10));
-    lab.mend("h1");
-    let code = child.wait().unwrap().code();
-    assert_eq!(code, Some(0), "{:#}", last(&said));
-    let table = to.said();
-    assert!(!table.contains("windlass-unfinished"), "{table}");
-}
-
-#[test]
-fn a_target_that_fills_up_ends_the_clone_in_a_sentence_and_is_told_unfinished() {
-    if lacks(&["sfdisk", "mkfs.ext4", "setfacl", "setcap", "setfattr"]) {
-        return;
-    }
-    let lab = Lab::with(&[("h1", Kind::Root), ("h2", Kind::Root)], |wanted| {
-        wanted.rate = Some("100mbit".to_owned());
-    });
-    let (from, to) = (
-        Disk::new(&lab, "h1", 500 * MIB),
-        Disk::new(&lab, "h2", 220 * MIB),
-    );
-    with_system(&lab, "h1", &from, "ext4");
-    lab.sh(
-        "h1",
-        "head -c 60000000 /dev/urandom >/mnt/sys/home/more; echo >/mnt/sys/usr/zz; sync",
-    );
-    let (mut child, said) = begun(&lab, &from, &to);
-    // It fitted when it was looked at.
-    lab.sh("h1", "head -c 170000000 /dev/urandom >/mnt/sys/usr/zz");
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
-    assert!(
-        message.contains("h2: ")
-            && message.contains("No space left on device")
-            && message.contains("unfinished")
-            && !message.contains('\n'),
-        "{message}"
-    );
-    to.is_unfinished();
-    lab.sh("h1", "rm /mnt/sys/usr/zz");
-    cloned(&lab, &from, &to).ended(0);
-}
-
-#[test]
-fn a_source_that_cannot_be_read_ends_the_clone_in_a_sentence_with_the_file() {
-    if lacks(&["sfdisk", "mkfs.ext4", "setfacl", "setcap", "setfattr"]) {
-        return;
-    }
-    let lab = Lab::with(&[("h1", Kind::Root), ("h2", Kind::Root)], |wanted| {
-        wanted.rate = Some("100mbit".to_owned());
-    });
-    let (from, to) = (
-        Disk::new(&lab, "h1", 300 * MIB),
-        Disk::new(&lab, "h2", 300 * MIB),
-    );
-    with_system(&lab, "h1", &from, "split");
-    // A second file system, of one file.
-    lab.sh(
-        "h1",
-        &format!(
-            "set -e; mkdir /mnt/sys/more; mkfs.ext4 -q -F {node}p3; mount {node}p3 /mnt/sys/more\n\
-             head -c 70000000 /dev/zero | tr '\\0' y >/mnt/sys/more/zz\n\
-             sync; umount /mnt/sys/more; mount -o ro {node}p3 /mnt/sys/more",
-            node = from.node
-        ),
-    );
-    // Past the end of its file a loop device gives zeros, or errors where no cache of the file is between.
-    let status = Command::new("losetup")
-        .args(["--direct-io=on", &from.node])
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let (mut child, said) = begun(&lab, &from, &to);
-    // The end of the disk is gone now: what lies there gives read errors.
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(&from.image)
-        .unwrap();
-    file.set_len(250 * MIB).unwrap();
-    std::fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
-    let message = last(&said)["error"]["message"].as_str().unwrap().to_owned();
-    assert!(
-        message.contains("h1:")
-            && message.contains("/zz: ")
-            && message.ends_with("clone again")
-            && message.contains("Input/output error")
-            && message.contains("unfinished")
-            && !message.contains('\n'),
-        "{message}"
-    );
-    to.is_unfinished();
-    // Before anything is written it is seen as well: what is mounted is not left out in silence.
-    let ran = clone(&lab, &from, &to, &["--check"]).ended(1);
-    assert!(
-        ran.message().contains("its disk may be failing"),
-        "{}",
-        ran.message()
-    );
-}
-
-#[test]
-fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_snapshot() {
-    if lacks(&["sfdisk", "mkfs.btrfs", "setfacl", "setcap", "setfattr"]) {
-        return;
-    }
-    let lab = Lab::with(&[("h1", Kind::Root), ("h2", Kind::Root)], |wanted| {
-        wanted.rate = Some("100mbit".to_owned());
-    });
-    let (from, to) = (
-        Disk::new(&lab, "h1", 500 * MIB),
-        Disk::new(&lab, "h2", 600 * MIB),
-    );
-    with_system(&lab, "h1", &from, "btrfs");
-    // The first file and the last one say the same number, or the last one the number before.
-    lab.sh(
-        "h1",
-        "cat >/run/count <<'E'\nn=0\nwhile :; do n=$((n+1)); echo $n >/mnt/sys/bin/aa.new; mv /mnt/sys/bin/aa.new /mnt/sys/bin/aa; echo $n >/mnt/sys/usr/zz.new; mv /mnt/sys/usr/zz.new /mnt/sys/usr/zz; sleep 0.01; done\nE\n\
-         setsid sh /run/count >/dev/null 2>&1 </dev/null & sleep 0.5",
-    );
-    let (mut child, _) = begun(&lab, &from, &to);
-    std::thread::sleep(Duration::from_secs(2));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    for host in ["h1", "h2"] {
-        lab.wait_for(host, "! pgrep -f '[w]indlass-worker carry'");
-    }
-    to.is_unfinished();
-    let ran = cloned(&lab, &from, &to).ended(0);
-    assert_eq!(ran.summary["resumed"], true, "{:#}", ran.summary);
-    assert!(
-        ran.summary["kept_files"].as_u64().unwrap() > 0,
-        "{:#}",
-        ran.summary
-    );
-    let left = ran.summary["left"][0].as_str().unwrap();
-    assert!(
-        left.ends_with("not copied, as /@/var/lib/machines"),
-        "{left}"
-    );
-    lab.sh(
-        "h2",
-        &format!(
-            "mkdir -p /mnt/new; {}; mount -o subvol=@ {}p2 /mnt/new",
-            to.wait(),
-            to.node
-        ),
-    );
-    let numbers = lab.sh("h2", "cat /mnt/new/bin/aa /mnt/new/usr/zz");
-    let numbers: Vec<u64> = numbers.lines().map(|line| line.parse().unwrap()).collect();
-    assert!(
-        numbers[0] == numbers[1] || numbers[0] == numbers[1] + 1,
-        "{numbers:?}"
-    );
-    let left = lab.sh(
-        "h1",
-        &format!(
-            "mkdir -p /mnt/top; mount -o subvolid=5 {}p2 /mnt/top; ls -A /mnt/top",
-            from.node
-        ),
-    );
-    assert_eq!(left.trim(), "@");
-    lab.sh("h1", "pkill -f '[/]run/count'; umount /mnt/top");
-    lab.sh("h2", "umount /mnt/new");
 }

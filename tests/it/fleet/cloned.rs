@@ -34,7 +34,7 @@ fn as_the_copy(disk: &Disk) -> String {
          cat >/usr/bin/findmnt <<'F'\n#!/bin/sh\n\
          [ -b {node} ] || mknod {node} b 7 {number}\n\
          [ -b {node}p2 ] || mknod {node}p2 b $(tr : ' ' </sys/block/{name}/{name}p2/dev)\n\
-         echo {node}p2\nF\nchmod 755 /usr/bin/findmnt; sync"
+         echo {node}p2\nF\nchmod 755 /usr/bin/findmnt; sync -f /etc"
     )
 }
 
@@ -226,7 +226,7 @@ fn a_machine_that_does_not_start_its_copy_is_told_of_with_what_to_do() {
         "h2",
         "cp -a /etc/ssh /root/ssh; cp /etc/machine-id /root/id; cp /usr/bin/findmnt /root/findmnt",
     );
-    let ran = rebooted(&lab, &from, &to, &["--reboot-timeout", "12"]).ended(1);
+    let ran = rebooted(&lab, &from, &to, &["--reboot-timeout", "40"]).ended(1);
     says(&ran, &["does not let the login in", "those of h1"]);
     lab.sh(
         "h2",

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::controller::{give_model, run, run_at};
 use crate::lab::{Cut, Kind, Lab, absent};
 use crate::support::json_lines;
@@ -34,6 +36,9 @@ fn the_second_of_two_controllers_names_the_first_and_changes_nothing() {
             break;
         }
     }
+    // Held where it is: it must not be done before the second is refused.
+    let first = Pid::from_child(&child);
+    kill_process(first, Signal::STOP).unwrap();
     let before = lab.sh(
         "h1",
         "ls -R /var/lib/windlass/deployments 2>/dev/null || true",
@@ -50,6 +55,7 @@ fn the_second_of_two_controllers_names_the_first_and_changes_nothing() {
         "ls -R /var/lib/windlass/deployments 2>/dev/null || true",
     );
     assert_eq!(before, after);
+    kill_process(first, Signal::CONT).unwrap();
     lines.for_each(drop);
     assert!(child.wait().unwrap().success());
     // The lock went with the first.

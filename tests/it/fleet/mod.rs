@@ -3,6 +3,7 @@
 
 mod align;
 mod clone;
+mod clone_faults;
 mod cloned;
 pub mod controller;
 mod ends;

@@ -8,7 +8,7 @@ use crate::lab::{Kind, Lab, absent};
 use crate::ssh::server::{Agent, fingerprint, keygen};
 
 /// Seconds in the ssh configuration of the controller: the connect limit.
-const LIMIT: &str = "4";
+const LIMIT: &str = "8";
 
 /// Hosts with something wrong on each port but the first.
 struct Bench {

@@ -174,9 +174,14 @@ impl Lab {
         self.hosts.kill(host).unwrap_or_else(|e| panic!("{e}"));
     }
 
-    /// Gives it back.
+    /// Gives it back, to a host that may be powering itself off as well.
     pub fn start(&mut self, host: &str) {
-        self.hosts.start(host).unwrap_or_else(|e| panic!("{e}"));
+        let end = Instant::now() + PATIENCE;
+        while let Err(error) = self.hosts.start(host) {
+            let on = error.to_string().ends_with(" is on");
+            assert!(on && Instant::now() < end, "{error}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Reboots a host in good order.

@@ -1,7 +1,7 @@
 //! Deployments whose stages run from folders, as units do.
 
 use std::io::BufRead;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,14 +16,15 @@ use super::super::cluster::harness::{
 };
 use super::super::cluster::http::{PATIENCE, control};
 
-/// Ports that were free a moment ago.
-pub fn ports(count: usize) -> Vec<u16> {
+/// Addresses whose ports were free a moment ago. They are this process's alone: no other test takes one
+/// of the ports before a stage does.
+fn addresses(count: usize) -> Vec<SocketAddr> {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let own = Ipv4Addr::new(127, 64 | high, middle, low);
     let all: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .map(|_| TcpListener::bind((own, 0)).unwrap())
         .collect();
-    all.iter()
-        .map(|one| one.local_addr().unwrap().port())
-        .collect()
+    all.iter().map(|one| one.local_addr().unwrap()).collect()
 }
 
 /// A stage's process.
@@ -107,12 +108,9 @@ impl Deployment {
 
     pub fn within(model: &Model, settings: &Settings, prefix: &[&str]) -> Self {
         let top = tempfile::tempdir().unwrap();
-        let ports = ports(settings.workers as usize + 1);
-        let peers: Vec<String> = ports[1..]
-            .iter()
-            .map(|port| format!("127.0.0.1:{port}"))
-            .collect();
-        let api = format!("127.0.0.1:{}", ports[0]);
+        let addresses = addresses(settings.workers as usize + 1);
+        let peers: Vec<String> = addresses[1..].iter().map(ToString::to_string).collect();
+        let api = addresses[0].to_string();
         let all = assignments(model, settings, Path::new("/nonexistent"));
         let hosts: Vec<String> = all.iter().map(|one| one.host.clone()).collect();
         let folders = all.into_iter().map(|mut assignment| {

@@ -17,6 +17,9 @@ const FILE: &str = "lock";
 const MAX_HOLDER: usize = 1024;
 /// How long a holder that has just taken the lock may need to write its name.
 const NAMING: Duration = Duration::from_secs(1);
+/// How often a lock that is held is tried, and the pause between.
+const TRIES: u32 = 3;
+const BETWEEN: Duration = Duration::from_secs(1);
 
 /// Opens a file to lock, and to write the holder's name into.
 ///
@@ -69,7 +72,9 @@ fn plain(text: &str) -> String {
     text.trim().to_owned()
 }
 
-/// Takes the lock of a folder, says how that went, and holds it until the input ends.
+/// Takes the lock of a folder, says how that went, and holds it until the input ends. One that is held
+/// is tried for a moment more: a run that was just ended, or killed, gives its lock back only when its
+/// host has noticed.
 ///
 /// # Errors
 /// When nobody listens.
@@ -87,14 +92,18 @@ pub fn run(
         Ok(file) => file,
         Err(error) => return say(output, &failed(error)).map(|()| false),
     };
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let by = holder(&path);
-            return say(output, &Locked::Taken { by }).map(|()| false);
-        }
-        Err(TryLockError::Error(error)) => {
-            return say(output, &failed(error)).map(|()| false);
+    let mut tries = TRIES;
+    while let Err(error) = file.try_lock() {
+        tries -= 1;
+        match error {
+            TryLockError::WouldBlock if tries > 0 => std::thread::sleep(BETWEEN),
+            TryLockError::WouldBlock => {
+                let by = holder(&path);
+                return say(output, &Locked::Taken { by }).map(|()| false);
+            }
+            TryLockError::Error(error) => {
+                return say(output, &failed(error)).map(|()| false);
+            }
         }
     }
     if let Err(error) = sign(&file, name) {
