@@ -1,5 +1,5 @@
 //! `verify`: what must be the same on all hosts, compared with a reference: named fields, or all that
-//! the rules of `verify` ask.
+//! the rules of `verify` ask, and then also what is known bad.
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
@@ -10,7 +10,7 @@ use super::work::{Acted, Done, Reached, Work};
 use crate::event::{Failure, FailureKind, Status};
 use crate::facts::{self, Facts, Settings, settings};
 use crate::provision::drift::subjects::{self, SUBJECTS};
-use crate::provision::drift::{self, Comparison, Needs, Row, Rule, Seen, compare};
+use crate::provision::drift::{self, Bad, Comparison, Needs, Row, Rule, Seen, compare};
 
 /// Names of what can be compared, for the argument.
 const NAMES: &[&str] = &{
@@ -59,7 +59,8 @@ impl Kind for Verify {
 
     fn act<'a>(&'a self, work: &'a Work<'a>) -> BoxFuture<'a, Result<Acted, Failure>> {
         async move {
-            let rules = rules(&work.given.texts("equal"));
+            let named = work.given.texts("equal");
+            let rules = rules(&named);
             let wide = rules
                 .iter()
                 .any(|rule| subjects::of_settings(&rule.subject));
@@ -70,13 +71,18 @@ impl Kind for Verify {
             let reference = reference(work, &read)?;
             let seen = seen(&read);
             let comparison = compare(&reference, &seen, &rules);
+            // Who names fields asks for nothing else.
+            let bad = match named.is_empty() {
+                true => drift::bad(&seen),
+                false => Vec::new(),
+            };
             let mut acted = Acted::default();
             for (host, found) in &read {
                 let verdict = match found {
                     Err(failure) => Err(failure.clone()),
                     Ok((facts, _)) => {
                         let seen = seen.iter().find(|seen| seen.host == host.name());
-                        judge(&comparison, host.name(), seen, &rules)
+                        judge(&comparison, &bad, host.name(), seen, &rules)
                             .map(|mut done| {
                                 done.facts = Some(Box::new(facts.clone()));
                                 done
@@ -172,9 +178,10 @@ pub(super) fn reference(
     .at(work.task))
 }
 
-/// What is said of a host; `Err` with what differs.
+/// What is said of a host; `Err` with what differs, and what is known bad.
 fn judge(
     comparison: &Comparison,
+    bad: &[Bad],
     host: &str,
     seen: Option<&Seen<'_>>,
     rules: &[Rule],
@@ -188,7 +195,7 @@ fn judge(
         Some(key) => format!("{} {key}", row.subject),
         None => row.subject.clone(),
     };
-    let differs: Vec<String> = comparison
+    let mut differs: Vec<String> = comparison
         .rows
         .iter()
         .filter(|row| row.differs.contains(host))
@@ -201,6 +208,8 @@ fn judge(
             }
         })
         .collect();
+    let bad = bad.iter().filter(|bad| bad.host == host);
+    differs.extend(bad.map(Bad::words));
     if !differs.is_empty() {
         return Err(differs.join("; "));
     }
@@ -252,7 +261,7 @@ mod tests {
         };
         let rules = rules(&["kernel".to_owned(), "arch".to_owned()]);
         let wanted = facts(Some("6.18.9"), "x86_64");
-        let of = |facts: &Facts| {
+        let of = |facts: &Facts, bad: Vec<Bad>| {
             let seen = [("halo1", &wanted), ("halo2", facts)].map(|(host, facts)| Seen {
                 host,
                 facts,
@@ -260,7 +269,7 @@ mod tests {
                 data: None,
             });
             let comparison = compare("halo1", &seen, &rules);
-            match judge(&comparison, "halo2", seen.get(1), &rules) {
+            match judge(&comparison, &bad, "halo2", seen.get(1), &rules) {
                 Ok(done) => (done.status, done.message),
                 Err(differs) => (Status::Failed, differs),
             }
@@ -288,7 +297,21 @@ mod tests {
             ),
         ];
         for (facts, status, words) in table {
-            assert_eq!(of(&facts), (status, words.to_owned()));
+            assert_eq!(of(&facts, Vec::new()), (status, words.to_owned()));
         }
+        let bad = |host: &str| Bad {
+            host: host.to_owned(),
+            subject: "firmware".to_owned(),
+            value: "20250101".to_owned(),
+            what: "it hangs".to_owned(),
+            mend: "install another".to_owned(),
+            source: "a report".to_owned(),
+        };
+        let wanted = "firmware 20250101 is known bad: it hangs; install another (a report)";
+        let found = of(
+            &facts(Some("6.18.9"), "x86_64"),
+            vec![bad("halo1"), bad("halo2")],
+        );
+        assert_eq!(found, (Status::Failed, wanted.to_owned()));
     }
 }

@@ -23,7 +23,15 @@ pub struct Judged {
 
 /// Compares hosts by all rules and looks for what is known bad. `reference` is one of them.
 pub fn judge(reference: &str, hosts: &[Seen<'_>]) -> Judged {
-    let bad = hosts.iter().flat_map(|seen| {
+    Judged {
+        bad: bad(hosts),
+        comparison: compare(reference, hosts, rules::rules()),
+    }
+}
+
+/// What of the hosts is known bad, or at fault by itself.
+pub fn bad(hosts: &[Seen<'_>]) -> Vec<Bad> {
+    let found = hosts.iter().flat_map(|seen| {
         let mut found = faults::faults(seen);
         for bad in known_bad(seen, known_bad::entries()) {
             // The kernel's word for a name that is wrong where it stands.
@@ -34,10 +42,7 @@ pub fn judge(reference: &str, hosts: &[Seen<'_>]) -> Judged {
         }
         found
     });
-    Judged {
-        bad: bad.collect(),
-        comparison: compare(reference, hosts, rules::rules()),
-    }
+    found.collect()
 }
 
 impl Judged {

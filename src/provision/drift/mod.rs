@@ -20,7 +20,7 @@ mod tuned;
 pub mod version;
 
 pub use compare::{ABSENT, Comparison, Row, compare};
-pub use judge::{Judged, judge};
+pub use judge::{Judged, bad, judge};
 pub use known_bad::{Bad, known_bad};
 pub use rules::{Needs, Rule, rules};
 pub use subjects::Seen;
