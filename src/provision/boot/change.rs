@@ -128,11 +128,27 @@ pub fn change(ground: &Ground, mechanism: &Mechanism, wish: &Wish) -> Result<Cha
         Mechanism::Modprobe { initramfs } => {
             options(ground, wish, &mut change)?;
             if let Some(tool) = initramfs {
-                run_for_files(&mut change, &tool.line(&ground.release));
+                let line = tool.line(&ground.release);
+                run_for_files(&mut change, &line);
+                // As with GRUB's files: the image may have been built before a value was written.
+                if change.files.is_empty() && unbuilt(ground, wish) {
+                    change.lines.push(again(&line));
+                }
             }
         }
     }
     Ok(change)
+}
+
+/// Whether a value that is wished stands in a file of modprobe.d that was written after the image of the
+/// early file system, which may hold a copy.
+fn unbuilt(ground: &Ground, wish: &Wish) -> bool {
+    let texts: Vec<&str> = ground.modprobe.iter().map(|file| &*file.text).collect();
+    wish.set.iter().any(|parameter| {
+        modprobe::value(&texts, &parameter.name)
+            .and_then(|(at, _)| ground.modprobe.get(at))
+            .is_some_and(|file| ground.newer.contains(&file.path))
+    })
 }
 
 /// A line to be run after files were written, and again when they are given back.

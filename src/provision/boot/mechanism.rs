@@ -38,6 +38,8 @@ pub struct Ground {
     pub release: String,
     /// Whether an image of the early file system for that kernel is there.
     pub early: bool,
+    /// Files of modprobe.d that were written after that image.
+    pub newer: Vec<String>,
     /// What `rpm-ostree kargs` says.
     pub kargs: Option<String>,
     /// Which module for GPU memory is loaded: `ttm` or `amdttm`.

@@ -105,6 +105,7 @@ impl Seen {
                     "early" => seen.ground.early = true,
                     _ => {}
                 },
+                "newer" => seen.ground.newer.push(value.to_owned()),
                 "tool" => seen.ground.tools.push(value.to_owned()),
                 "ram" => seen.ram = number(),
                 "ram_kib" => seen.ram = number().and_then(|kib| kib.checked_mul(1024)),
@@ -241,7 +242,7 @@ mod tests {
                     file grub 4 /etc/default/grub.d/1.cfg\nA=\n\n\nmodule ttm\nlimit 7\n\
                     file modprobe 2 /etc/modprobe.d/b.conf\n#b\nfile modprobe 2 /etc/modprobe.d/a.conf\n#a\n\
                     file modprobe 2 /usr/lib/modprobe.d/a.conf\n#c\n\
-                    card card1\ndriver amdgpu\ngtt 5\nis early\nend .\n";
+                    card card1\ndriver amdgpu\ngtt 5\nis early\nnewer /etc/modprobe.d/a.conf\nend .\n";
         let seen = Seen::parse(text.as_bytes()).unwrap();
         assert_eq!(seen.ram, Some(1 << 20));
         assert_eq!(seen.ground.command_line, "ro quiet");
@@ -256,6 +257,7 @@ mod tests {
         assert_eq!(seen.limits.get("ttm"), Some(&7));
         assert_eq!(seen.cards[0].gtt, Some(5));
         assert!(seen.ground.early);
+        assert_eq!(seen.ground.newer, ["/etc/modprobe.d/a.conf"]);
         assert!(Seen::parse(b"ram 5\n").is_err());
         assert!(Seen::parse(b"file grub 9 /x\nab\n").is_err());
         let seen = Seen::parse(b"file grub 1 /x\n\xff\nend .\n").unwrap();

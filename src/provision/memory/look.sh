@@ -105,7 +105,12 @@ linux() {
     for file in "/boot/initrd.img-$release" "/boot/initramfs-$release.img" "/boot/initrd-$release" \
         /boot/initramfs-linux*.img /boot/*/"$release"/initrd /efi/*/"$release"/initrd \
         /boot/efi/*/"$release"/initrd /boot/EFI/Linux/*.efi /efi/EFI/Linux/*.efi; do
-        if [ -e "$file" ]; then say is early; break; fi
+        [ -e "$file" ] || continue
+        say is early
+        for from in /etc/modprobe.d/*.conf; do
+            if [ "$from" -nt "$file" ]; then say newer "$from"; fi
+        done
+        break
     done
 }
 

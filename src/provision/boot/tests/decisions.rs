@@ -331,6 +331,15 @@ fn options_of_modules_are_changed_where_they_count_else_in_a_file_of_our_own() {
     assert_eq!(made.files[0].after, "options ttm pages_limit=31457280\n");
     assert_eq!(made.lines[0].line, "mkinitcpio -P");
 
+    // Written, and not built into the image since; another file that is newer is not ours to build.
+    ground.modprobe = vec![File::new(OWN, &made.files[0].after)];
+    let lines = |ground: &Ground| change(ground, &way, &pages()).unwrap().lines;
+    assert!(lines(&ground).is_empty());
+    ground.newer = vec!["/etc/modprobe.d/other.conf".into()];
+    assert!(lines(&ground).is_empty());
+    ground.newer.push(OWN.into());
+    assert_eq!(lines(&ground)[0].line, "mkinitcpio -P");
+
     ground.modprobe = vec![
         File::new("/etc/modprobe.d/a.conf", "options ttm pages_limit=1\n"),
         File::new("/etc/modprobe.d/b.conf", "options ttm pages_limit=2\n"),
