@@ -128,6 +128,14 @@ impl Work<'_> {
                 ),
             ));
         }
+        if let Some(file) = of("numbered").lines().find(|line| !line.is_empty()) {
+            return Err(self.from.failed(
+                STEP,
+                format!(
+                    "{file} starts the system by rootflags=subvolid=, and the copy's subvolumes have other numbers: name it with subvol= there"
+                ),
+            ));
+        }
         if let Some(path) = frozen_swap(&from, &found.volumes) {
             return Err(self.from.failed(
                 STEP,

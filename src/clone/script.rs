@@ -160,6 +160,14 @@ pub fn system(root: &str) -> String {
             quote(what)
         ));
     }
+    // Numbers of subvolumes but the top's, with no name beside, that a kernel is started with.
+    out.push_str(
+        "section numbered\n\
+         for one in etc/default/grub etc/default/grub.d/* etc/kernel/cmdline boot/loader/entries/* boot/efi/loader/entries/* efi/loader/entries/*; do\n\
+         \x20 [ -f \"$one\" ] || continue\n\
+         \x20 sed 's/#.*//' \"$one\" | grep -o \"rootflags=[^ \\\"']*\" | grep -v 'subvol=' | grep -Eq 'subvolid=(0*[1-46-9]|0*[1-9][0-9]+)(,|$)' && printf '/%s\\n' \"$one\"\n\
+         done\n",
+    );
     out.push_str("exit 0\n");
     out
 }

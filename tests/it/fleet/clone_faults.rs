@@ -239,6 +239,23 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
         Disk::new(&lab, "h2", 600 * MIB),
     );
     with_system(&lab, "h1", &from, "btrfs");
+    // Numbers of subvolumes do not travel.
+    let grub = "/mnt/sys/etc/default/grub";
+    lab.sh(
+        "h1",
+        &format!("mkdir -p /mnt/sys/etc/default; [ ! -e {grub} ] || mv {grub} /root/grub; echo 'GRUB_CMDLINE_LINUX=\"rootflags=subvolid=258 quiet\"' >{grub}"),
+    );
+    let ran = clone(&lab, &from, &to, &["--check"]).ended(1);
+    assert!(
+        ran.message()
+            .contains("/etc/default/grub starts the system by rootflags=subvolid="),
+        "{}",
+        ran.message()
+    );
+    lab.sh(
+        "h1",
+        &format!("rm {grub}; [ ! -e /root/grub ] || mv /root/grub {grub}"),
+    );
     // Enough that the copy is on its way for some seconds.
     lab.sh(
         "h1",
