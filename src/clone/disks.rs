@@ -186,6 +186,8 @@ pub struct Mount {
     pub kind: String,
     /// Its device.
     pub source: String,
+    /// The file system's own options.
+    pub options: String,
 }
 
 /// Whether a mount is one of a clone that was cut off; those are ended before anything is written.
@@ -208,6 +210,7 @@ pub fn mounts(text: &str) -> Vec<Mount> {
                 root,
                 kind: back.next()?.to_owned(),
                 source: octal(back.next()?),
+                options: back.next().unwrap_or_default().to_owned(),
             })
         })
         .filter(|mount| !is_own(&mount.at))

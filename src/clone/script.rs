@@ -242,9 +242,15 @@ pub fn prepare(
             "btrfs" => "-o subvolid=5 ",
             _ => "",
         };
-        out.push_str(&format!(
-            "mkdir -p {here}\nmount {options}{device} {here}\n"
-        ));
+        out.push_str(&format!("mkdir -p {here}\n"));
+        if let Some(compress) = &volume.compress {
+            // A kernel may not know how; then it is written as it is.
+            let options = quote(&format!("subvolid=5,{compress}"));
+            out.push_str(&format!(
+                "mount -o {options} {device} {here} 2>/dev/null || "
+            ));
+        }
+        out.push_str(&format!("mount {options}{device} {here}\n"));
         for root in volume.subvolumes() {
             if root.is_empty() {
                 continue;

@@ -41,6 +41,8 @@ pub struct Volume {
     pub default: Option<String>,
     /// Where the system mounts it; none where it does not.
     pub place: Option<String>,
+    /// The option by which a btrfs compresses what is written: uncompressed, its files may not fit.
+    pub compress: Option<String>,
     /// How a snapshot of it is taken by LVM, when it is.
     pub logical: Option<Taking>,
     /// Other nodes that mean it.
@@ -291,6 +293,22 @@ fn awaited(volume: &Volume, base: &str, mounts: &[Mount]) -> Option<String> {
     places.iter().find(waits).map(|place| (*place).to_owned())
 }
 
+/// The option by which a btrfs compresses, as it does now, else as the system's fstab has it.
+fn compress(volume: &Volume, entries: &[fstab::Entry], mounts: &[Mount]) -> Option<String> {
+    if volume.kind != "btrfs" {
+        return None;
+    }
+    let own = mounts.iter().filter(|mount| mount.source == volume.path);
+    let listed = entries.iter().filter(|one| fstab::is_of(&one.spec, volume));
+    let all = own
+        .map(|mount| &mount.options)
+        .chain(listed.map(|entry| &entry.options));
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '=' | ':');
+    all.flat_map(|options| options.split(','))
+        .find(|option| option.starts_with("compress") && option.chars().all(plain))
+        .map(str::to_owned)
+}
+
 /// Says of every volume where the system mounts it, by its fstab; `root`: the volume with that file.
 pub fn place(volumes: &mut [Volume], root: usize, text: &str, mounts: &[Mount]) {
     let entries = fstab::entries(text);
@@ -299,6 +317,7 @@ pub fn place(volumes: &mut [Volume], root: usize, text: &str, mounts: &[Mount]) 
         .and_then(|volume| volume.mounted.first())
         .map(|(at, _)| at.trim_end_matches('/').to_owned());
     for (number, volume) in volumes.iter_mut().enumerate() {
+        volume.compress = compress(volume, &entries, mounts);
         if number == root {
             volume.place = Some("/".to_owned());
             continue;
@@ -344,6 +363,36 @@ mod tests {
         );
         let places: Vec<_> = found.volumes.iter().map(|v| v.place.as_deref()).collect();
         assert_eq!(places, [Some("/boot/efi"), Some("/"), None]);
+    }
+
+    #[test]
+    fn a_btrfs_is_written_compressed_as_it_is_now_or_as_its_fstab_has_it() {
+        let volume = Volume {
+            path: "/dev/sda2".into(),
+            kind: "btrfs".into(),
+            uuid: Some("A".into()),
+            ..Volume::default()
+        };
+        let of = |now: &str, fstab: &str| {
+            let text =
+                format!("1 0 0:30 /@ / rw,noatime - btrfs /dev/sda2 rw,{now}ssd,subvol=/@\n");
+            let fstab = format!("UUID=A / btrfs subvol=@{fstab} 0 0\n");
+            let mut volumes = [volume.clone()];
+            place(&mut volumes, 0, &fstab, &mounts(&text));
+            let [volume] = volumes;
+            volume.compress
+        };
+        assert_eq!(of("", ""), None);
+        assert_eq!(of("compress=zstd:1,", ""), Some("compress=zstd:1".into()));
+        assert_eq!(
+            of("", ",compress-force=lzo"),
+            Some("compress-force=lzo".into())
+        );
+        assert_eq!(
+            of("compress=zstd:3,", ",compress=lzo"),
+            Some("compress=zstd:3".into())
+        );
+        assert_eq!(of("compress=$(reboot),", ""), None);
     }
 
     #[test]

@@ -256,10 +256,11 @@ fn a_btrfs_that_is_written_to_arrives_as_of_one_instant_and_is_resumed_with_its_
         "h1",
         &format!("rm {grub}; [ ! -e /root/grub ] || mv /root/grub {grub}"),
     );
-    // Enough that the copy is on its way for some seconds.
+    // Enough that the copy is on its way for some seconds, and what would not fit uncompressed.
     lab.sh(
         "h1",
-        "head -c 60000000 /dev/urandom >/mnt/sys/home/more; sync",
+        "mount -o remount,compress=zstd:1 /mnt/sys\n\
+         yes | head -c 700000000 >/mnt/sys/home/yes; head -c 60000000 /dev/urandom >/mnt/sys/home/more; sync",
     );
     // The first file and the last one say the same number, or the last one the number before.
     lab.sh(
