@@ -309,7 +309,7 @@ async fn other(
             let Some(site) = sites.iter().find(|site| site.name() == host) else {
                 return;
             };
-            if let Some(why) = reason(site, record).await {
+            if let Some(why) = last_reason(site, record).await {
                 let worker = WorkerEvent {
                     message: Some(why),
                     ..WorkerEvent::new(WorkerState::Lost)
@@ -322,7 +322,7 @@ async fn other(
 }
 
 /// Why a worker ended, from its log, into which its keeper may write only a moment later.
-async fn reason(site: &Site, record: &Record) -> Option<String> {
+async fn last_reason(site: &Site, record: &Record) -> Option<String> {
     let mut tries = REASON_TRIES;
     loop {
         tries -= 1;
@@ -381,7 +381,7 @@ async fn tell_workers(
                 false => format!("its worker is {}", look.state),
             };
             WorkerEvent {
-                message: Some(reason(site, record).await.unwrap_or_else(state)),
+                message: Some(last_reason(site, record).await.unwrap_or_else(state)),
                 ..WorkerEvent::new(WorkerState::Lost)
             }
         };
