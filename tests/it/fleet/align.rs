@@ -406,7 +406,7 @@ fn packages_and_differences_are_tasks_and_a_check_changes_nothing() {
         return;
     }
     let names = ["h1", "h2"];
-    let lab = lab(&names);
+    let mut lab = lab(&names);
     for host in names {
         lab.sh(host, &format!("{MADE_UP}made_up even 1.0\n"));
     }
@@ -445,6 +445,7 @@ fn packages_and_differences_are_tasks_and_a_check_changes_nothing() {
     assert_eq!((kept(&lab, "h2"), grub(&lab, "h2")), before);
 
     // A file that is no text keeps from what depends on it, and from nothing else.
+    lab.reboot("h2");
     lab.sh(
         "h2",
         "printf 'options made_up x=\\351\\n' >/etc/modprobe.d/latin.conf",
